@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package state holds plain comparable types for what a router has (Observed)
+// and what it should have (State), and the steps that lead from one to the
+// other. It has no behaviour beyond printing itself: everything here can be
+// written down in a golden file.
+package state
+
+// Hook is where the flowtable takes its packets.
+type Hook string
+
+// The hooks, earliest first.
+const (
+	HookEarly   Hook = "early_ingress" // NAPI's list, before GRO and RPS (seed 000)
+	HookIngress Hook = "ingress"       // netdev ingress, one packet at a time
+	HookOff     Hook = "off"           // no flowtable
+)
+
+// NumberIngress is NF_NETDEV_INGRESS (include/uapi/linux/netfilter.h): what a
+// flowtable of any family carries for hook ingress. The number of early_ingress
+// is configured, because no released kernel has fixed it.
+const NumberIngress = 0
+
+// Ability says whether the kernel can do a thing and, if it can't, why, in
+// words for the router's owner.
+type Ability struct {
+	OK     bool
+	Reason string
+}
+
+// Hooks is what the kernel answered to trials that were never committed.
+type Hooks struct {
+	Ingress Ability
+	Early   Ability
+	// Confirmed: packets of accelerated flows were seen to bypass netdev
+	// ingress, so the hook number means what we think. The agent fills it.
+	Confirmed bool
+}
+
+// Query is what Observe can't know by itself.
+type Query struct {
+	HookNumber uint32 // the number to try for early_ingress
+}
+
+// Observed is one look at the kernel. Links are sorted by index.
+type Observed struct {
+	Release    string // uname -r
+	Links      []Link
+	Interfaces []Interface // netifd's view by ubus; empty without ubus
+	Sessions   []Session   // /proc/net/pppoe
+	FW4        FW4
+	Table      *Table   // our table inet fastpath; nil: absent
+	Checks     []string // devices with our counting chain at netdev ingress, sorted
+	Hooks      Hooks
+	IPsec      Ability // can rules match IPsec (kernel built with XFRM)?
+	// Saved is saved.json: the offloads each port had before we changed them.
+	Saved map[string]Offloads
+	// Accelerators are other accelerators' kernel modules that are loaded.
+	Accelerators []string
+}
+
+// Link is one netdev as rtnetlink, sysfs and ethtool tell it.
+type Link struct {
+	Index   int
+	Name    string
+	Kind    string // rtnetlink kind: "", bridge, vlan, ppp, veth, dsa, …
+	Lower   int    // IFLA_LINK inside this namespace: a VLAN's parent, a DSA port's conduit; 0: none
+	Master  int    // the bridge this is a port of; 0: none
+	VLAN    uint16 // Kind vlan: the tag
+	QinQ    bool   // Kind vlan: the tag is 802.1ad
+	MAC     [6]byte
+	MTU     int
+	Up      bool
+	Bus     bool   // a real bus device stands behind it: a NIC, not a virtual device
+	DevType string // uevent DEVTYPE: dsa, wlan, …
+	Driver  string
+	XDP     uint32 // id of the attached XDP program; 0: none
+	Feature Features
+}
+
+// Feature is one ethtool feature; Fixed means that the driver won't change it.
+type Feature struct{ On, Fixed bool }
+
+// Features are the receive offloads that decide about fraglist GRO and bulking.
+type Features struct {
+	GRO     Feature // rx-gro
+	GROList Feature // rx-gro-list
+	GROHW   Feature // rx-gro-hw
+	LRO     Feature // rx-lro
+}
+
+// Offloads is a wanted or saved setting of the same four.
+type Offloads struct {
+	GRO     bool `json:"rx-gro"`
+	GROList bool `json:"rx-gro-list"`
+	GROHW   bool `json:"rx-gro-hw"`
+	LRO     bool `json:"rx-lro"`
+}
+
+// Offloads is what f has switched on.
+func (f Features) Offloads() Offloads {
+	return Offloads{GRO: f.GRO.On, GROList: f.GROList.On, GROHW: f.GROHW.On, LRO: f.LRO.On}
+}
+
+// Interface is one logical interface of netifd.
+type Interface struct {
+	Name     string
+	Proto    string
+	Device   string // main device; "" for device-less protocols
+	L3Device string // only when up
+	Up       bool
+}
+
+// Session is one line of /proc/net/pppoe.
+type Session struct {
+	ID     uint16
+	Peer   [6]byte // the concentrator's MAC
+	Device string  // the Ethernet device below
+}
+
+// FW4 is what OpenWrt's firewall has in the kernel.
+type FW4 struct {
+	Present    bool   // table inet fw4 exists
+	Generation string // changes whenever its rules were loaded again
+	Offload    bool   // it has a flowtable of its own
+	Hardware   bool   // with flags offload
+}
+
+// State is what the kernel should have of ours.
+type State struct {
+	Table    *Table
+	Checks   []string            // sorted device names
+	Features map[string]Offloads // by port; a port that isn't here is left (or given back) as it was
+}
+
+// Table is inet fastpath: at most one flowtable and the chain forward.
+type Table struct {
+	// Generation is FW4.Generation at the time when the flows were learnt. It
+	// is kept in the kernel (in the flow rule's comment), never in memory.
+	Generation string
+	Flowtable  Flowtable
+	Rules      []Rule // of chain forward, in order
+}
+
+// Flowtable is the table's flowtable, named FlowtableName.
+type Flowtable struct {
+	Number  uint32   // netfilter hook number as the kernel has it
+	Devices []string // sorted
+	Counter bool
+}
+
+// Names in the kernel.
+const (
+	TableName     = "fastpath"
+	FlowtableName = "ft"
+	ChainName     = "forward"
+	// ChainPriority puts us after fw4's verdict (its forward chain has priority filter = 0).
+	ChainPriority = 10
+)
+
+// Flow is one connection that a flowtable carries, as conntrack tells it. A
+// flowtable can't be listed itself (facts of the kernel, README).
+type Flow struct {
+	Family  string `json:"family"` // ipv4, ipv6
+	Proto   string `json:"proto"`  // tcp, udp
+	Orig    Tuple  `json:"orig"`
+	Reply   Tuple  `json:"reply"`
+	Mark    uint32 `json:"mark"`
+	Counted bool   `json:"counted"` // nf_conntrack_acct and the flowtable's counter are on
+	// In, Out and Encap are computed by us from routes and links; the kernel
+	// doesn't tell. In is the port of the originator.
+	In    string `json:"in_computed"`
+	Out   string `json:"out_computed"`
+	Encap string `json:"encap_computed"`
+}
+
+// Tuple is one direction of a flow.
+type Tuple struct {
+	Src     string `json:"src"`
+	Dst     string `json:"dst"`
+	SrcPort uint16 `json:"sport"`
+	DstPort uint16 `json:"dport"`
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Counters is one sample. Everything counts from some point in the past: only
+// differences mean anything.
+type Counters struct {
+	SlowPackets uint64 // established TCP and UDP packets that reached chain forward
+	SlowBytes   uint64
+	Ports       map[string]PortCounters
+}
+
+// PortCounters is one port's part of Counters.
+type PortCounters struct {
+	RxPackets, RxBytes uint64 // the driver's
+	TxPackets, TxBytes uint64
+	Ingress            uint64 // packets seen by our counting chain at netdev ingress; 0 without one
+}

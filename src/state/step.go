@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Step is one change to the kernel, done as a whole or not at all.
+type Step interface {
+	fmt.Stringer
+	step()
+}
+
+// The steps. Each nftables step is one transaction.
+type (
+	// ReplaceTable deletes our table if it is there and adds it anew: every
+	// accelerated flow goes back to the slow path and is learnt again.
+	ReplaceTable struct{ Table Table }
+	// DeleteTable removes our table and with it all flows.
+	DeleteTable struct{}
+	// AddDevices adds devices to our flowtable; the others keep their flows.
+	AddDevices struct {
+		Flowtable Flowtable // as it is: an update must carry its number
+		Devices   []string
+	}
+	// RemoveDevices removes devices from our flowtable; the others keep their flows.
+	RemoveDevices struct {
+		Flowtable Flowtable
+		Devices   []string
+	}
+	// ReplaceRules exchanges the rules of chain forward; flows stay.
+	ReplaceRules struct{ Table Table }
+	// AddCheck adds a chain at netdev ingress of a device that only counts.
+	AddCheck struct{ Device string }
+	// RemoveCheck removes it.
+	RemoveCheck struct{ Device string }
+	// SetOffloads saves a port's receive offloads, if that hasn't been done yet, and sets them.
+	SetOffloads struct {
+		Port string
+		Want Offloads
+	}
+	// RestoreOffloads gives a port back what it had before us and forgets it.
+	RestoreOffloads struct {
+		Port  string
+		Saved Offloads
+	}
+)
+
+func (ReplaceTable) step()    {}
+func (DeleteTable) step()     {}
+func (AddDevices) step()      {}
+func (RemoveDevices) step()   {}
+func (ReplaceRules) step()    {}
+func (AddCheck) step()        {}
+func (RemoveCheck) step()     {}
+func (SetOffloads) step()     {}
+func (RestoreOffloads) step() {}
+
+func (s ReplaceTable) String() string {
+	f := s.Table.Flowtable
+	return fmt.Sprintf("install table inet %s: flowtable at hook %d on %s, %d rules",
+		TableName, f.Number, strings.Join(f.Devices, ", "), len(s.Table.Rules))
+}
+
+func (DeleteTable) String() string { return "remove table inet " + TableName }
+
+func (s AddDevices) String() string {
+	return "add to the flowtable: " + strings.Join(s.Devices, ", ")
+}
+
+func (s RemoveDevices) String() string {
+	return "remove from the flowtable: " + strings.Join(s.Devices, ", ")
+}
+
+func (s ReplaceRules) String() string {
+	return fmt.Sprintf("replace the rules of chain %s: %d rules, flows stay", ChainName, len(s.Table.Rules))
+}
+
+func (s AddCheck) String() string { return "count packets at netdev ingress of " + s.Device }
+
+func (s RemoveCheck) String() string { return "stop counting packets at netdev ingress of " + s.Device }
+
+func (s SetOffloads) String() string { return fmt.Sprintf("set %s: %v", s.Port, s.Want) }
+
+func (s RestoreOffloads) String() string {
+	return fmt.Sprintf("give %s back its own settings: %v", s.Port, s.Saved)
+}
+
+// String is the setting in ethtool's words.
+func (o Offloads) String() string {
+	on := map[bool]string{true: "on", false: "off"}
+	return fmt.Sprintf("rx-gro %s, rx-gro-list %s, rx-gro-hw %s, rx-lro %s",
+		on[o.GRO], on[o.GROList], on[o.GROHW], on[o.LRO])
+}
