@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"fastpath/src/config"
+	"fastpath/src/state"
+)
+
+// report is one line for each port, and for each l3 device that has none.
+func (s *survey) report(h hook) []state.PortReport {
+	rows := make([]state.PortReport, 0, len(s.ports))
+	for _, p := range s.ports {
+		rows = append(rows, s.portReport(p, h))
+	}
+	for _, st := range s.stacks {
+		if len(st.ends) == 0 {
+			rows = append(rows, s.stackReport(st))
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b state.PortReport) int { return strings.Compare(a.Name, b.Name) })
+	return rows
+}
+
+func (s *survey) portReport(p *port, h hook) state.PortReport {
+	r := state.PortReport{
+		Name:     p.link.Name,
+		Networks: list(p.networks),
+		Path:     list(p.paths),
+		Hook:     state.HookOff, HookReason: p.why,
+	}
+	if p.carries {
+		r.Hook, r.HookReason = h.hook, h.reason
+	}
+	m := s.mode(p, h.hook)
+	r.Receive, r.ReceiveReason = m.name, m.reason
+	r.Engine, r.EngineReason = p.engine(h)
+	return r
+}
+
+// stackReport is the line of an l3 device below which there is nothing to list.
+func (s *survey) stackReport(st *stack) state.PortReport {
+	why := st.slow
+	if why == "" && len(st.waits) > 0 {
+		why = "waiting for device " + list(st.waits)
+	} else if why == "" {
+		why = "nothing below it yet"
+	}
+	return state.PortReport{
+		Name: st.name, Networks: list(st.networks), Path: st.name,
+		Hook: state.HookOff, HookReason: why,
+		Receive: config.ReceiveKeep, ReceiveReason: "no port to set",
+		Engine: config.EngineNone, EngineReason: why,
+	}
+}
+
+// allNotices are the survey's after those of the configuration itself.
+func (s *survey) allNotices() []string {
+	var all []string
+	for _, problem := range s.c.Notices {
+		all = append(all, problem.String())
+	}
+	return slices.Concat(all, s.c.NotYet(), s.notices)
+}
+
+func list(words []string) string { return strings.Join(words, ", ") }

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"fastpath/src/state"
+)
+
+// router is a model of the kernel: just enough of nf_tables and ethtool to do a
+// Step or refuse it, with the differences between kernels that a plan has to
+// bear (facts seen in VMs with 6.12 and 7.3).
+type router struct {
+	o state.Observed
+	// keepsNames: a flowtable goes on naming a device that vanished or got
+	// another name (7.3); before, the device left the list, or was followed (6.12).
+	keepsNames bool
+	index      int
+	original   map[string]state.Offloads // what each port has without us
+}
+
+var (
+	errNoDevice = errors.New("ENOENT: no such device")
+	errOrder    = errors.New("an early flowtable would take lists of a port that merges packets")
+)
+
+func (r *router) link(name string) *state.Link {
+	for i := range r.o.Links {
+		if r.o.Links[i].Name == name {
+			return &r.o.Links[i]
+		}
+	}
+	return nil
+}
+
+// apply does one step as the kernel would.
+func (r *router) apply(step state.Step) error {
+	switch s := step.(type) {
+	case state.ReplaceTable:
+		r.o.Table = &state.Table{}
+		return r.install(s.Table)
+	case state.DeleteTable:
+		if r.o.Table == nil {
+			return errors.New("ENOENT: no table")
+		}
+		r.o.Table = nil
+	case state.AddDevices:
+		return r.addDevices(s)
+	case state.RemoveDevices:
+		return r.removeDevices(s)
+	case state.ReplaceRules:
+		if r.o.Table == nil || r.o.Table.Generation != s.Table.Generation {
+			return errors.New("the flows of the installed table aren't of the rules' generation")
+		}
+		r.o.Table.Rules = slices.Clone(s.Table.Rules)
+	case state.AddCheck:
+		if r.link(s.Device) == nil || slices.Contains(r.o.Checks, s.Device) {
+			return errNoDevice
+		}
+		r.o.Checks = append(r.o.Checks, s.Device)
+		slices.Sort(r.o.Checks)
+	case state.RemoveCheck:
+		i := slices.Index(r.o.Checks, s.Device)
+		if i < 0 {
+			return errors.New("ENOENT: no chain")
+		}
+		r.o.Checks = slices.Delete(r.o.Checks, i, i+1)
+	case state.SetOffloads:
+		return r.setOffloads(s)
+	case state.RestoreOffloads:
+		return r.restoreOffloads(s)
+	default:
+		return fmt.Errorf("unknown step %T", step)
+	}
+	return nil
+}
+
+func (r *router) install(t state.Table) error {
+	if len(t.Flowtable.Devices) == 0 || len(t.Rules) == 0 {
+		return errors.New("a table without devices or rules")
+	}
+	r.o.Table.Generation = t.Generation
+	r.o.Table.Rules = slices.Clone(t.Rules)
+	r.o.Table.Flowtable = state.Flowtable{Number: t.Flowtable.Number, Counter: t.Flowtable.Counter}
+	return r.addDevices(state.AddDevices{Flowtable: t.Flowtable, Devices: t.Flowtable.Devices})
+}
+
+func (r *router) addDevices(s state.AddDevices) error {
+	if r.o.Table == nil {
+		return errors.New("ENOENT: no flowtable")
+	}
+	f := &r.o.Table.Flowtable
+	if s.Flowtable.Number != f.Number {
+		return errors.New("EOPNOTSUPP: an update has to carry the flowtable's own hook")
+	}
+	for _, device := range s.Devices {
+		if r.link(device) == nil {
+			return fmt.Errorf("%s: %w", device, errNoDevice)
+		}
+		if slices.Contains(f.Devices, device) {
+			return fmt.Errorf("%s: EEXIST", device)
+		}
+		f.Devices = append(f.Devices, device)
+	}
+	slices.Sort(f.Devices)
+	return r.earlyHolds(s.Devices...)
+}
+
+func (r *router) removeDevices(s state.RemoveDevices) error {
+	if r.o.Table == nil || s.Flowtable.Number != r.o.Table.Flowtable.Number {
+		return errors.New("ENOENT: no such flowtable")
+	}
+	f := &r.o.Table.Flowtable
+	for _, device := range s.Devices {
+		i := slices.Index(f.Devices, device)
+		if i < 0 {
+			return fmt.Errorf("%s: ENOENT in the flowtable", device)
+		}
+		f.Devices = slices.Delete(slices.Clone(f.Devices), i, i+1)
+	}
+	return nil
+}
+
+func (r *router) setOffloads(s state.SetOffloads) error {
+	l := r.link(s.Port)
+	if l == nil {
+		return errNoDevice
+	}
+	if reachable(s.Want, l.Feature) != s.Want {
+		return errors.New("EINVAL: a fixed feature")
+	}
+	if _, saved := r.o.Saved[s.Port]; !saved {
+		if r.o.Saved == nil {
+			r.o.Saved = map[string]state.Offloads{}
+		}
+		r.o.Saved[s.Port] = l.Feature.Offloads()
+	}
+	l.Feature = with(l.Feature, s.Want)
+	return r.earlyHolds(s.Port)
+}
+
+func (r *router) restoreOffloads(s state.RestoreOffloads) error {
+	l := r.link(s.Port)
+	saved, ok := r.o.Saved[s.Port]
+	if l == nil || !ok || saved != s.Saved {
+		return errNoDevice
+	}
+	l.Feature = with(l.Feature, reachable(saved, l.Feature))
+	delete(r.o.Saved, s.Port)
+	return r.earlyHolds(s.Port)
+}
+
+// earlyHolds: none of the ports that a step touches may merge packets while an
+// early flowtable lists it.
+func (r *router) earlyHolds(ports ...string) error {
+	if r.o.Table == nil || r.o.Table.Flowtable.Number == state.NumberIngress {
+		return nil
+	}
+	for _, port := range ports {
+		l := r.link(port)
+		merges := l.Feature.GRO.On || l.Feature.GROHW.On || l.Feature.LRO.On
+		if merges && slices.Contains(r.o.Table.Flowtable.Devices, port) {
+			return fmt.Errorf("%s: %w", port, errOrder)
+		}
+	}
+	return nil
+}
+
+func with(f state.Features, o state.Offloads) state.Features {
+	f.GRO.On, f.GROList.On, f.GROHW.On, f.LRO.On = o.GRO, o.GROList, o.GROHW, o.LRO
+	return f
+}
+
+// clone is a copy that shares nothing which apply or an event changes.
+func (r *router) clone() *router {
+	c := *r
+	c.o.Links = slices.Clone(r.o.Links)
+	c.o.Interfaces = slices.Clone(r.o.Interfaces)
+	c.o.Sessions = slices.Clone(r.o.Sessions)
+	c.o.Checks = slices.Clone(r.o.Checks)
+	c.o.Accelerators = slices.Clone(r.o.Accelerators)
+	if r.o.Table != nil {
+		t := *r.o.Table
+		t.Flowtable.Devices = slices.Clone(t.Flowtable.Devices)
+		t.Rules = slices.Clone(t.Rules)
+		c.o.Table = &t
+	}
+	c.o.Saved = map[string]state.Offloads{}
+	for k, v := range r.o.Saved {
+		c.o.Saved[k] = v
+	}
+	c.original = map[string]state.Offloads{}
+	for k, v := range r.original {
+		c.original[k] = v
+	}
+	return &c
+}
