@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"slices"
+
+	"fastpath/src/config"
+	"fastpath/src/status"
+)
+
+const defaultRunDir = "/var/run/fastpath"
+
+func configFlag(set *flag.FlagSet, o *options) {
+	set.StringVar(&o.config, "config", config.System().Config, "`DIR` of the files fastpath, network and firewall; with the default, those in /var/run/uci go first")
+}
+
+func runFlag(set *flag.FlagSet, o *options) {
+	set.StringVar(&o.runDir, "run", defaultRunDir, "`DIR` of the run state: lock, pid, control.sock, saved.json")
+}
+
+func jsonFlag(set *flag.FlagSet, o *options) {
+	set.BoolVar(&o.json, "json", false, "print JSON")
+}
+
+func levelFlag(set *flag.FlagSet, o *options) {
+	set.StringVar(&o.level, "level", "info", "log from `LEVEL` on: debug, info, warn, error")
+}
+
+func flags(list ...func(*flag.FlagSet, *options)) func(*flag.FlagSet, *options) {
+	return func(set *flag.FlagSet, o *options) {
+		for _, f := range list {
+			f(set, o)
+		}
+	}
+}
+
+// commands are all commands in the order of the help.
+func commands() []command {
+	return slices.Concat(changing(), asking(), reading())
+}
+
+// changing are the commands that deal with the kernel themselves.
+func changing() []command {
+	return []command{
+		{name: "run", short: "the daemon, in the foreground", run: run, flags: flags(configFlag, runFlag, levelFlag), long: `
+Accelerates as the configuration says, until SIGTERM or SIGINT; then everything
+is taken away and every port gets its own settings back. SIGHUP reads the
+configuration again, SIGUSR1 looks at the kernel again. Logs to stderr; tells
+systemd (Type=notify-reload, WatchdogSec) how it is.
+
+Exit codes: 0 stopped, 1 an error or another instance runs already, 2 wrong use.
+Example:    fastpath run --level debug`},
+		{name: "plan", short: "prints what run would change, changes nothing", run: plan, flags: flags(configFlag, runFlag), long: `
+Looks at the kernel and prints the steps from there to what the configuration
+asks for; the hook with its reason, and notices, go to stderr. With a daemon running this is "nothing to do", unless the files
+were changed since it read them.
+
+Exit codes: 0 nothing to do, 1 an error or wrong configuration, 2 there are
+            steps (or wrong use, with a line on stderr).
+Example:    fastpath plan`},
+		{name: "cleanup", short: "removes everything of ours from the kernel", run: cleanup, flags: flags(runFlag, levelFlag), long: `
+Removes our tables and gives every port the settings back that it had before
+us, as after a daemon that was killed. Refused while a daemon runs.
+
+Exit codes: 0 done, 1 an error or a daemon runs, 2 wrong use.
+Example:    fastpath cleanup`},
+	}
+}
+
+// asking are the commands that speak to the daemon.
+func asking() []command {
+	return []command{
+		{name: "status", short: "what is accelerated, and why not more", run: showStatus, flags: flags(runFlag, jsonFlag), long: `
+Asks the daemon. First one line that says it all, then for each port the
+hook, the receive mode and the engine, each with its reason, then problems.
+Packets of the slow path are counted by the kernel; what took the fast path is
+computed from the counters of the connections and marked so.
+
+Exit codes: 0 answered, 1 no daemon runs, 2 wrong use.
+Example:    fastpath status --json`},
+		{name: "flows", args: "[FILTER]", short: "the accelerated flows", run: showFlows, flags: flags(runFlag, jsonFlag), long: `
+Asks the daemon for the connections that the fast path carries. The kernel
+tells their addresses and counters; in, out and encap are computed.
+` + status.FilterHelp + `
+
+Exit codes: 0 answered, 1 no daemon runs, 2 wrong use.
+Example:    fastpath flows tcp 192.168.1.10 port 443`},
+		{name: "notify", args: "KIND [KEY=VALUE...]", short: "tells the daemon that something changed", run: notify, flags: flags(runFlag), long: `
+Hands over to the daemon, which looks at the kernel again, and returns at once.
+KIND and the values only go into the log.
+
+Exit codes: 0 handed over, or no daemon runs; 1 an error; 2 wrong use.
+Example:    fastpath notify iface ACTION=ifup INTERFACE=wan`},
+	}
+}
+
+// reading are the commands that need neither.
+func reading() []command {
+	return []command{
+		{name: "check", short: "checks the configuration", run: check, flags: flags(configFlag), long: `
+Reads the configuration as run does and prints every problem as
+file:line: reason; then notices: what is valid but probably not meant.
+
+Exit codes: 0 valid, 1 there are problems, 2 wrong use.
+Example:    fastpath check --config /tmp/new`},
+		{name: "uci export", args: "FILE", short: "prints a UCI file as uci export does", run: uciExport, long: `
+Reads FILE strictly and prints it in canonical form.
+
+Exit codes: 0 done, 1 the file can't be read (file:line: reason), 2 wrong use.
+Example:    fastpath uci export /etc/config/network`},
+		{name: "version", short: "prints the version", run: printVersion, long: `
+Prints the bare version, as --version and -V do.
+
+Exit codes: 0 done, 2 wrong use.
+Example:    fastpath version`},
+	}
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status is what fastpath tells about itself: the document, its
+// texts for a person, the traffic's shares, and the control socket
+// <run dir>/control.sock over which they are asked for.
+//
+// The JSON names are stable: LuCI and scripts read them. A field that we
+// computed, because the kernel doesn't tell it, ends in _computed.
+package status
+
+import (
+	"time"
+
+	"fastpath/src/state"
+)
+
+// Document is the answer to the request "status", and what
+// `fastpath status --json` prints. Times are RFC 3339.
+type Document struct {
+	Version string       `json:"version"`
+	PID     int          `json:"pid"`
+	Since   time.Time    `json:"since"`
+	Kernel  string       `json:"kernel"` // uname -r
+	Report  state.Report `json:"report"`
+	Early   EarlyCheck   `json:"early_ingress_check"`
+	Traffic Traffic      `json:"traffic"`
+	Look    Look         `json:"last_look"`
+	Plan    Plan         `json:"last_plan"`
+	Config  Config       `json:"configuration"`
+}
+
+// Look is the last look at the kernel.
+type Look struct {
+	Time  time.Time `json:"time"`
+	Count uint64    `json:"count"` // looks since the start
+	// Problems are what went wrong in it; empty after a look that left
+	// nothing to do. RetrySeconds is then the wait before the next look.
+	Problems     []string `json:"problems"`
+	RetrySeconds float64  `json:"retry_seconds"`
+}
+
+// Plan is the last plan that had steps.
+type Plan struct {
+	Time  time.Time `json:"time"` // the zero time: there was none yet
+	Steps []Step    `json:"steps"`
+}
+
+// Step is one step of a plan. Error is empty when it was done.
+type Step struct {
+	Text  string `json:"step"`
+	Error string `json:"error,omitempty"`
+}
+
+// Config tells which configuration is in force.
+type Config struct {
+	// InForce is "as written", "last good" (the files have errors and the
+	// configuration before them is kept) or "lenient" (the files had errors
+	// at the start, when there was none to keep: what could be read counts).
+	InForce  string   `json:"in_force"`
+	Problems []string `json:"problems"` // file:line: reason
+}
+
+// The values of Config.InForce.
+const (
+	AsWritten = "as written"
+	LastGood  = "last good"
+	Lenient   = "lenient"
+)
+
+// EarlyCheck is what the behaviour of the kernel said about early_ingress.
+type EarlyCheck struct {
+	Verdict Verdict `json:"verdict"`
+	Reason  string  `json:"reason"`
+}
+
+// Verdict of the behaviour check.
+type Verdict string
+
+// The verdicts. A hook that isn't in use is Unknown.
+const (
+	Unknown   Verdict = "unknown"
+	Confirmed Verdict = "confirmed" // accelerated packets were seen to bypass netdev ingress
+	Refuted   Verdict = "refuted"   // they weren't: the hook isn't what its number promised
+)
+
+// Override puts what behaviour showed over what trials showed.
+func (c EarlyCheck) Override(h state.Hooks) state.Hooks {
+	switch c.Verdict {
+	case Confirmed:
+		h.Confirmed = true
+	case Refuted:
+		h.Early = state.Ability{Reason: c.Reason}
+	}
+	return h
+}
