@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# The one place where the version stands. Digits and dots only: opkg and apk
+# both order such versions in the same way.
+VERSION := 0.1.0
+RELEASE := 1
+
+FUZZTIME    ?= 10s
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+
+# No CGO: one file that runs with musl, glibc or neither.
+GOBUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
+
+# What OpenWrt runs on. MIPS routers have no FPU, and 386 means down to the Geode, which has no SSE2.
+TARGETS := amd64 arm64 armv7 armv5 mipsle mips riscv64 386
+ENV_amd64   := GOARCH=amd64
+ENV_arm64   := GOARCH=arm64
+ENV_armv7   := GOARCH=arm GOARM=7
+ENV_armv5   := GOARCH=arm GOARM=5
+ENV_mipsle  := GOARCH=mipsle GOMIPS=softfloat
+ENV_mips    := GOARCH=mips GOMIPS=softfloat
+ENV_riscv64 := GOARCH=riscv64
+ENV_386     := GOARCH=386 GO386=softfloat
+
+ASH_SCRIPTS  := hotplug/iface/60-fastpath hotplug/net/60-fastpath files/fastpath.init files/testdata/rc.common package/ipk/postinst package/ipk/prerm
+BASH_SCRIPTS := .ci/run .ci/deps .ci/fuzz .ci/generate-check .ci/size .ci/stages
+
+.PHONY: help deps build cross size generate generate-check lint unit fuzz vm test demo bench ipk clean FORCE
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r t h; do printf '  %-15s %s\n' "$$t" "$$h"; done
+
+deps: ## install by apt, as root, what tests and demo need and this machine lacks
+	@.ci/deps
+
+build: ## build/fastpath, static, for this machine
+	$(GOBUILD) -o build/fastpath ./src/cmd/fastpath
+
+cross: $(TARGETS:%=build/%/fastpath) ## build/TARGET/fastpath for every target
+
+build/%/fastpath: FORCE
+	GOOS=linux $(ENV_$*) $(GOBUILD) -o $@ ./src/cmd/fastpath
+
+size: cross ## build every target and hold each to its budget of flash
+	@.ci/size $(TARGETS)
+
+generate: ## compile the BPF objects again (clang)
+	go generate ./src/bpf
+
+generate-check: ## the committed BPF objects are what their source gives
+	@.ci/generate-check
+
+lint: ## gofmt, go vet, staticcheck, shellcheck, busybox ash -n
+	@fmt=$$(gofmt -l src package hotplug files); [ -z "$$fmt" ] || { echo "gofmt would change:" $$fmt; exit 1; }
+	go vet ./...
+	go vet -tags guest ./src/itest/...
+	go run $(STATICCHECK) ./...
+	go run $(STATICCHECK) -tags guest ./src/itest/...
+	shellcheck -s dash $(ASH_SCRIPTS)
+	shellcheck $(BASH_SCRIPTS)
+	@for s in $(ASH_SCRIPTS); do busybox ash -n $$s || exit 1; done
+
+unit: ## unit, golden and namespace tests beside the code, with the race detector
+	go test -race -count=1 -timeout 20m $$(go list ./... | grep -v -e /src/itest -e /src/testkit/vm)
+
+fuzz: ## every fuzzer for FUZZTIME (10s)
+	@.ci/fuzz $(FUZZTIME)
+
+vm: ## end-to-end tests, in VMs (qemu) and namespaces
+	go test -count=1 -timeout 60m ./src/testkit/vm/... ./src/itest/...
+
+test: export FASTPATH_LONG := 1
+test: deps ## everything; MUSTRUN=1 makes a test that can't run a failure
+	@.ci/stages lint unit fuzz size generate-check vm
+
+demo: deps build ## a PPPoE-over-VLAN router in a VM, before and after (KERNEL=path for another kernel)
+	go run ./src/itest/demo/host
+
+bench: deps build ## router CPU per packet of each engine: bench/results.json
+	go run ./src/itest/bench
+
+ipk: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+ipk: build/amd64/fastpath ## build/fastpath_VERSION_x86_64.ipk, the same bytes for the same source
+	go run ./package/ipk -version $(VERSION)-r$(RELEASE) -arch x86_64 -binary $< -out build
+
+clean: ## remove what was built
+	rm -rf build
