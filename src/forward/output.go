@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Output is the sending half of a port's queue. Workers share it: a tx ring has
+// one producer, and so has a completion ring one consumer.
+type Output struct {
+	pool  *Pool
+	limit int // most frames it may hold: one that never completes must not starve the receivers
+
+	mu   sync.Mutex
+	q    Queue
+	held int  // frames in the tx ring, in the device or in the completion ring
+	down bool // the last kick said that the device can't send
+	done [burstSize]uint64
+
+	backlog atomic.Bool // packets are left in the tx ring: somebody has to kick again
+	count   outputCounters
+}
+
+// OutputCounters is what happened to packets at an output.
+type OutputCounters struct {
+	Queued uint64 // put into the tx ring
+	Bytes  uint64 // of those
+	Full   uint64 // dropped: the tx ring, or the limit of frames, was full
+	Down   uint64 // dropped: the link was down, or the device gone
+	Kicks  uint64 // system calls
+}
+
+type outputCounters struct{ queued, bytes, full, down, kicks atomic.Uint64 }
+
+// NewOutput makes an output that holds at most limit frames at a time, which
+// should be the size of q's tx ring.
+func NewOutput(q Queue, pool *Pool, limit int) *Output {
+	return &Output{q: q, pool: pool, limit: limit}
+}
+
+// send queues a bulk and wakes the kernel for it. What finds no room is dropped
+// and counted: it never waits for a device.
+func (o *Output) send(bulk []unix.XDPDesc) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reap()
+	if o.down {
+		o.kick() // has it come back?
+	}
+	n := 0
+	for tries := 0; tries < 2 && n < len(bulk) && !o.down; tries++ { // the first kick may have made room
+		if m := o.queue(bulk[n:]); m > 0 {
+			n += m
+			o.kick()
+		}
+	}
+	if n == len(bulk) {
+		return
+	}
+	if o.down {
+		o.count.down.Add(uint64(len(bulk) - n))
+	} else {
+		o.count.full.Add(uint64(len(bulk) - n))
+	}
+	o.pool.giveDescs(bulk[n:])
+}
+
+// queue puts packets into the tx ring, as far as there is room.
+func (o *Output) queue(bulk []unix.XDPDesc) int {
+	n := o.q.Transmit(bulk[:min(len(bulk), o.limit-o.held)])
+	bytes := uint64(0)
+	for _, d := range bulk[:n] {
+		bytes += uint64(d.Len)
+	}
+	o.held += n
+	o.count.queued.Add(uint64(n))
+	o.count.bytes.Add(bytes)
+	return n
+}
+
+// kick wakes the kernel until the tx ring is empty, or nothing moves any more.
+// In copy mode a call sends 32 packets and says EAGAIN if there are more; a full
+// completion ring stops it as well, so completions are always reaped in between.
+func (o *Output) kick() {
+	left := o.q.Unsent()
+	for {
+		err := o.q.Kick()
+		o.count.kicks.Add(1)
+		o.down = err == unix.ENETDOWN || err == unix.ENXIO || err == unix.ENODEV
+		reaped, before := o.reap(), left
+		left = o.q.Unsent()
+		if left == 0 || o.down || left == before && reaped == 0 {
+			break
+		}
+	}
+	o.backlog.Store(left > 0)
+}
+
+// reap moves completed frames into the pool.
+func (o *Output) reap() (reaped int) {
+	for {
+		n := o.q.Complete(o.done[:])
+		if n == 0 {
+			break
+		}
+		o.pool.Give(o.done[:n])
+		reaped += n
+	}
+	o.held -= reaped
+	return reaped
+}
+
+// retry kicks again for packets that an earlier kick left behind, unless
+// somebody else is at it.
+func (o *Output) retry() {
+	if o.backlog.Load() && o.mu.TryLock() {
+		o.reap()
+		o.kick()
+		o.mu.Unlock()
+	}
+}
+
+// reclaim reaps without sending, for a receiver that is out of frames.
+func (o *Output) reclaim() {
+	if o.mu.TryLock() {
+		o.reap()
+		o.mu.Unlock()
+	}
+}
+
+// Counters may be read at any time.
+func (o *Output) Counters() OutputCounters {
+	return OutputCounters{
+		Queued: o.count.queued.Load(), Bytes: o.count.bytes.Load(),
+		Full: o.count.full.Load(), Down: o.count.down.Load(), Kicks: o.count.kicks.Load(),
+	}
+}
+
+// Held is the number of frames that the output holds.
+func (o *Output) Held() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.held
+}

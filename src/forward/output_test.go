@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// take makes n packets of 60 bytes out of the pool's frames.
+func take(t *testing.T, p *Pool, n int) []unix.XDPDesc {
+	t.Helper()
+	addrs := make([]uint64, n)
+	if got := p.Take(addrs); got != n {
+		t.Fatalf("the pool gave %d of %d frames", got, n)
+	}
+	descs := make([]unix.XDPDesc, n)
+	for i, a := range addrs {
+		descs[i] = unix.XDPDesc{Addr: a + 256, Len: 60}
+	}
+	return descs
+}
+
+func TestOutput(t *testing.T) {
+	const frames, ring = 256, 64
+	for _, c := range []struct {
+		name  string
+		fault fault
+		batch int
+		bulks []int
+		want  OutputCounters // Kicks: at most
+		held  int
+	}{
+		{"one kick for a bulk", fine, 32, []int{32}, OutputCounters{Queued: 32, Kicks: 1}, 0},
+		{"kicked again at EAGAIN", fine, 32, []int{64}, OutputCounters{Queued: 64, Kicks: 2}, 0},
+		{"bulk larger than the ring", fine, 32, []int{100}, OutputCounters{Queued: 100, Kicks: 4}, 0},
+		{"no progress: no more kicks", again, 32, []int{20}, OutputCounters{Queued: 20, Kicks: 1}, 20},
+		{"full ring drops", again, 32, []int{60, 10, 5}, OutputCounters{Queued: 64, Full: 11, Kicks: 3}, 64},
+		{"link down: queued once, then dropped", down, 32, []int{10, 10, 10}, OutputCounters{Queued: 10, Down: 20, Kicks: 3}, 10},
+		{"never completes: bounded", stuck, 32, []int{50, 50, 50}, OutputCounters{Queued: 64, Full: 86, Kicks: 5}, 64},
+		{"device drops each", lossy, 8, []int{40}, OutputCounters{Queued: 40, Kicks: 5}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k, p := newKernel(t, frames), NewPool(frames, frameSize)
+			q := k.queue(ring)
+			q.fault, q.batch = c.fault, c.batch
+			o := NewOutput(q, p, ring)
+			for _, n := range c.bulks {
+				o.send(take(t, p, n))
+			}
+			got := o.Counters()
+			if got.Kicks > c.want.Kicks {
+				t.Errorf("%d kicks, want at most %d", got.Kicks, c.want.Kicks)
+			}
+			got.Kicks, c.want.Kicks, c.want.Bytes = 0, 0, 60*c.want.Queued
+			if got != c.want || o.Held() != c.held || p.Free()+o.Held() != frames {
+				t.Errorf("counters %+v, held %d, free %d; want %+v and %d held", got, o.Held(), p.Free(), c.want, c.held)
+			}
+			if o.backlog.Load() != (q.Unsent() > 0) {
+				t.Errorf("backlog %v with %d unsent", o.backlog.Load(), q.Unsent())
+			}
+			q.set(fine)
+			for range 8 {
+				o.retry()
+			}
+			o.reclaim()
+			if p.Free() != frames || o.Held() != 0 || o.down {
+				t.Errorf("after recovery %d of %d frames are free, %d held, down %v", p.Free(), frames, o.Held(), o.down)
+			}
+		})
+	}
+}
+
+// A frame that comes back carries the packet's address; the pool wants the frame's.
+func TestPoolAddresses(t *testing.T) {
+	p := NewPool(4, frameSize)
+	all := make([]uint64, 8)
+	if n := p.Take(all); n != 4 || p.Free() != 0 {
+		t.Fatalf("took %d of 4, %d left", n, p.Free())
+	}
+	p.Give([]uint64{3*frameSize + 2047, 0*frameSize + 1})
+	p.giveDescs([]unix.XDPDesc{{Addr: 2*frameSize + 256}, {Addr: 1 * frameSize}})
+	seen := map[uint64]bool{}
+	for _, a := range all[:p.Take(all)] {
+		seen[a] = true
+	}
+	for i := range uint64(4) {
+		if !seen[i*frameSize] {
+			t.Errorf("frame %d did not come back: %v", i, seen)
+		}
+	}
+}

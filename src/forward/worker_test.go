@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"fastpath/src/packet"
+)
+
+// A million packets, and all that can go wrong at the outputs meanwhile: full
+// rings, EAGAIN, a link that is down, a device that never completes, one that
+// drops; and each of them recovers at some time.
+func TestAccountingUnderFaults(t *testing.T) {
+	const packets = 1_000_000
+	r := newRig(t, 4, 1)
+	w, in := r.workers[0], r.queues[0]
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var lost uint64
+	r.lossTo(&lost)
+	seen := map[fault]bool{}
+	for n, round := 0, 0; n < packets; round++ {
+		if round%50 == 0 {
+			for _, q := range r.queues {
+				q.shake(rnd)
+				seen[q.fault] = true
+			}
+		}
+		for range rnd.IntN(2 * burstSize) {
+			if r.deliver(0, rnd.IntN(len(r.metas))) {
+				n++
+			}
+		}
+		if w.burst() == 0 {
+			w.tidy()
+		}
+		if len(in.fill)+len(in.rx) < ring-burstSize {
+			t.Fatalf("round %d: the receiver is down to %d frames", round, len(in.fill)+len(in.rx))
+		}
+		if round%1000 == 0 {
+			r.audit(t)
+		}
+	}
+	for _, q := range r.queues {
+		q.set(fine)
+	}
+	for w.burst() > 0 || w.tidy() {
+	}
+	r.audit(t)
+	r.balance(t, lost)
+	var full, down uint64
+	for _, o := range r.outputs {
+		c := o.Counters()
+		full, down = full+c.Full, down+c.Down
+		if o.Held() != 0 {
+			t.Errorf("%d frames are still held after recovery", o.Held())
+		}
+	}
+	if len(seen) != int(faults) || full == 0 || down == 0 || lost == 0 || w.Counters().Packets < packets {
+		t.Errorf("faults %v, full %d, down %d, lost %d, packets %d: not everything happened", seen, full, down, lost, w.Counters().Packets)
+	}
+}
+
+// Two workers send to each other's ports and to a third one, each from its own
+// goroutine, while faults come and go.
+func TestWorkersShareOutputs(t *testing.T) {
+	r := newRig(t, 3, 2)
+	var lost uint64
+	r.lossTo(&lost)
+	var running, feeding sync.WaitGroup
+	for _, w := range r.workers {
+		running.Go(w.Run)
+	}
+	for port := range r.workers {
+		feeding.Go(func() {
+			rnd := rand.New(rand.NewPCG(3, uint64(port)))
+			for n := 0; n < 100_000; {
+				flow := rnd.IntN(len(r.metas)/2)*2 + port // a flow comes by one port only
+				if r.deliver(port, flow) {
+					n++
+				} else {
+					time.Sleep(10 * time.Microsecond)
+				}
+				if n%1000 == 0 {
+					r.queues[rnd.IntN(len(r.queues))].shake(rnd)
+				}
+			}
+		})
+	}
+	feeding.Wait()
+	for _, q := range r.queues {
+		q.set(fine)
+	}
+	// What was received is forwarded, not left behind, when a worker stops.
+	for _, w := range r.workers {
+		w.Stop()
+	}
+	running.Wait()
+	if n := r.k.count(received); n != 0 {
+		t.Errorf("%d received packets were left behind", n)
+	}
+	r.audit(t)
+	r.balance(t, lost)
+}
+
+// A packet that was given but got lost is answered for.
+func TestLostPacketIsAnswered(t *testing.T) {
+	r := newRig(t, 1, 1)
+	w := r.workers[0]
+	r.alive[0].given.Add(1)
+	if !w.tidy() {
+		t.Error("the worker would sleep for long although it owes an answer")
+	}
+	if w.burst(); w.tidy() {
+		t.Error("still something to do after the answer")
+	}
+}
+
+// An idle worker sleeps, wakes for a packet, and while a link is down looks
+// after its backlog ever more rarely.
+func TestIdle(t *testing.T) {
+	r := newRig(t, 2, 1)
+	w := r.workers[0]
+	go w.Run()
+	defer w.Stop()
+	quiet := func(d time.Duration) uint64 {
+		before := w.Counters().Polls
+		time.Sleep(d)
+		return w.Counters().Polls - before
+	}
+	time.Sleep(50 * time.Millisecond)
+	if n := quiet(time.Second); n > 1 {
+		t.Errorf("an idle worker woke up %d times in 1 s", n)
+	}
+	r.deliver(0, 1)
+	eventually(t, func() bool { return r.outputs[1].Counters().Queued == 1 && !r.alive[0].Behind() })
+	r.queues[1].set(down)
+	r.deliver(0, 1)
+	eventually(t, func() bool { return r.outputs[1].Counters().Queued == 2 })
+	if n := quiet(2 * time.Second); n < 2 || n > 13 {
+		t.Errorf("with a dead port the worker woke up %d times in 2 s, want about 11 (1, 2, 4 … ms)", n)
+	}
+	r.queues[1].set(fine)
+	eventually(t, func() bool { return r.outputs[1].Held() == 0 })
+}
+
+func TestStaleAndWrongPackets(t *testing.T) {
+	r := newRig(t, 2, 1)
+	w := r.workers[0]
+	r.outputs[1] = nil // the worker shares the slice
+	k, err := packet.NewKey(packet.Wire{}, tuple("10.0.0.1", 1002))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.table.Delete(k) {
+		t.Fatal("flow 2 was not there")
+	}
+	long := r.packets[0]
+	r.packets[0] = append(make([]byte, 0, 2000), long...)
+	tooBig := append([]byte(nil), r.metas[0]...)
+	tooBig[12], tooBig[13] = 0x07, 0x07 // 1799 bytes, in either byte order
+	r.metas = append(r.metas, tooBig)
+	r.packets = append(r.packets, make([]byte, 1792))
+	r.sequence = append(r.sequence, 1)
+	for _, flow := range []int{0, 1, 2, len(r.metas) - 1, 0} {
+		if !r.deliver(0, flow) {
+			t.Fatal("not delivered")
+		}
+	}
+	w.burst()
+	r.outputs[1] = NewOutput(r.queues[1], r.pool, ring) // for the audit
+	r.audit(t)
+	c := w.Counters()
+	want := [packet.NumReasons]uint64{packet.NoOutput: 1, packet.NoFlow: 1, packet.TooBig: 1}
+	if c.Dropped != want || r.outputs[0].Counters().Queued != 2 {
+		t.Errorf("dropped %v, queued %d", c.Dropped, r.outputs[0].Counters().Queued)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	r := newRig(t, 4, 1)
+	w := r.workers[0]
+	r.queues[2].set(down)
+	r.queues[3].set(again)
+	i := 0
+	if n := testing.AllocsPerRun(2000, func() {
+		for range burstSize {
+			r.deliver(0, i%len(r.metas))
+			i++
+		}
+		w.burst()
+		w.tidy()
+	}); n != 0 {
+		t.Errorf("%v allocations per burst", n)
+	}
+	if c := r.outputs[1].Counters(); c.Queued < 2000 {
+		t.Errorf("only %d packets went out", c.Queued)
+	}
+}
+
+func TestNewWorkerChecks(t *testing.T) {
+	good := newRig(t, 1, 1).workers[0].Config
+	for name, spoil := range map[string]func(*Config){
+		"no queue":        func(c *Config) { c.In = nil },
+		"no liveness":     func(c *Config) { c.Alive = nil },
+		"no flows":        func(c *Config) { c.Flows = nil },
+		"frame size":      func(c *Config) { c.FrameSize = 1500 },
+		"memory":          func(c *Config) { c.Memory = c.Memory[1:] },
+		"ring":            func(c *Config) { c.Ring = 0 },
+		"too much filled": func(c *Config) { c.Filled = c.Ring + 1 },
+	} {
+		c := good
+		spoil(&c)
+		if _, err := NewWorker(c); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func eventually(t testing.TB, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen within a minute")
+		}
+	}
+}
