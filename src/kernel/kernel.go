@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kernel is the only place that speaks netlink, nftables and ethtool,
+// and reads /proc, /sys and ubus: it tells what a router has (Observe), changes
+// it (Apply), says that something changed (Watch) and samples it (Counters, Flows).
+package kernel
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Kernel is the network namespace of the thread that called New. Its methods
+// may be called from several goroutines.
+type Kernel struct {
+	runDir string
+	log    *slog.Logger
+	routes *netlink.Handle // rtnetlink
+
+	mu       sync.Mutex // one look or change at a time
+	trial    trial
+	features featureBits // where the kernel keeps the features that matter; read once
+
+	// fault, in tests only, is asked before each call to the kernel.
+	fault func(call string) error
+}
+
+// New opens the kernel. runDir is where saved.json lives; it is made when
+// something has to be saved.
+func New(runDir string, log *slog.Logger) (*Kernel, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, refused("open rtnetlink", err)
+	}
+	return &Kernel{runDir: runDir, log: log, routes: h}, nil
+}
+
+// Close gives back what New took. What was applied stays.
+func (k *Kernel) Close() error {
+	k.routes.Close()
+	return nil
+}
+
+func (k *Kernel) inject(call string) error {
+	if k.fault == nil {
+		return nil
+	}
+	return k.fault(call)
+}
+
+// nfnetlink opens a conversation with nf_tables or conntrack.
+func (k *Kernel) nfnetlink() (*conn, error) { return dial(unix.NETLINK_NETFILTER, k.inject) }
+
+// Cleanup removes our tables and gives every port in saved.json back what it
+// had. It may be called any number of times; what fails is collected.
+func (k *Kernel) Cleanup() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	errs := []error{k.deleteTables()}
+	ports, err := k.loadSaved()
+	errs = append(errs, err)
+	for _, port := range sortedKeys(ports) {
+		errs = append(errs, refused("give "+port+" back its own settings", k.restore(port)))
+	}
+	return errors.Join(errs...)
+}
+
+func (k *Kernel) deleteTables() error {
+	const op = "remove our tables"
+	c, err := k.nfnetlink()
+	if err != nil {
+		return refused(op, err)
+	}
+	defer c.close()
+	var errs []error
+	for _, family := range []byte{unix.NFPROTO_INET, unix.NFPROTO_NETDEV} {
+		errs = append(errs, refused(op, c.dropTable(op, family)))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"fastpath/src/state"
+)
+
+// Files of /proc: thread-self, because a namespace belongs to the thread.
+const (
+	procPPPoE   = "/proc/thread-self/net/pppoe"
+	procModules = "/proc/modules"
+)
+
+// Observe takes one look. It changes nothing: what has to be tried to be known
+// is tried in a transaction that is never committed.
+func (k *Kernel) Observe(q state.Query) (state.Observed, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	seen := state.Observed{
+		Release:      release(),
+		Sessions:     readProc(procPPPoE, sessions),
+		Accelerators: readProc(procModules, loadedAccelerators),
+	}
+	var err error
+	if seen.Links, err = k.links(); err != nil {
+		return seen, refused("read the links", err)
+	}
+	if err := k.addFeatures(seen.Links); err != nil {
+		return seen, refused("read the ports' features", err)
+	}
+	if seen.Saved, err = k.saved(); err != nil {
+		return seen, refused("read what was saved", err)
+	}
+	// Without netifd's names the files of /etc/config still have some.
+	if seen.Interfaces, err = k.interfaces(); err != nil {
+		k.log.Warn("netifd does not answer", "err", err)
+	}
+	return seen, refused("read nf_tables", k.observeTables(q, &seen))
+}
+
+func (k *Kernel) observeTables(q state.Query, seen *state.Observed) error {
+	c, err := k.nfnetlink()
+	if err != nil {
+		return withoutTables(seen, err)
+	}
+	defer c.close()
+	if seen.FW4, err = c.fw4(); err != nil {
+		return withoutTables(seen, err)
+	}
+	if seen.Table, err = c.ownTable(); err != nil {
+		return err
+	}
+	checks, err := c.checks()
+	if err != nil {
+		return err
+	}
+	seen.Checks = sortedKeys(checks)
+	return k.abilities(c, q, seen)
+}
+
+// withoutTables turns "this kernel has no nf_tables" into abilities: a router
+// can still have engines.
+func withoutTables(seen *state.Observed, err error) error {
+	if !errors.Is(err, unix.EPROTONOSUPPORT) && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	none := state.Ability{Reason: "the kernel has no nf_tables: " + Explain(err)}
+	seen.Hooks.Ingress, seen.Hooks.Early, seen.IPsec = none, none, none
+	return nil
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"fastpath/src/state"
+)
+
+// accelerators are the modules of others that take packets out of the
+// kernel's path, by the names that /proc/modules has (openwrt packages,
+// turboacc, natflow, the vendors' SDKs).
+var accelerators = []string{
+	"shortcut_fe", "shortcut_fe_ipv6", "shortcut_fe_cm", "fast_classifier", "shortcut_fe_drv",
+	"mtkhnat", "mtk_hnat", "hw_nat", "natflow", "xt_FLOWOFFLOAD",
+	"qca_nss_ecm", "ecm", "qca_nss_sfe",
+}
+
+func release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// readProc hands a file of /proc to parse; one that is missing is empty (no
+// PPPoE, no modules).
+func readProc[T any](path string, parse func(io.Reader) T) T {
+	f, err := os.Open(path)
+	if err != nil {
+		return parse(strings.NewReader(""))
+	}
+	defer f.Close()
+	return parse(f)
+}
+
+// loadedAccelerators reads /proc/modules: name, size, users, by whom, state, address.
+func loadedAccelerators(modules io.Reader) []string {
+	var found []string
+	for s := bufio.NewScanner(modules); s.Scan(); {
+		name, _, _ := strings.Cut(s.Text(), " ")
+		if slices.Contains(accelerators, name) {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// sessions reads /proc/net/pppoe (drivers/net/ppp/pppoe.c, pppoe_seq_show):
+// after a header, the id in hex and in network order as the CPU reads it, the
+// peer's MAC, the device.
+func sessions(pppoe io.Reader) []state.Session {
+	var found []state.Session
+	for s := bufio.NewScanner(pppoe); s.Scan(); {
+		field := strings.Fields(s.Text())
+		if len(field) != 3 {
+			continue
+		}
+		id, err := strconv.ParseUint(field[0], 16, 32)
+		mac, err2 := hex.DecodeString(strings.ReplaceAll(field[1], ":", ""))
+		if err != nil || err2 != nil || len(mac) != 6 {
+			continue
+		}
+		order := binary.NativeEndian.AppendUint16(nil, uint16(id))
+		found = append(found, state.Session{ID: be16(order), Peer: [6]byte(mac), Device: field[2]})
+	}
+	return found
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"fastpath/src/state"
+)
+
+func TestSessions(t *testing.T) {
+	// %08X of a __be16: what it looks like depends on the CPU.
+	asPrinted := func(id uint16) uint16 {
+		return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, id))
+	}
+	text := "Id       Address              Device\n" +
+		fmt.Sprintf("%08X 02:00:00:00:00:01 eth0.35\n", asPrinted(7)) +
+		fmt.Sprintf("%08X aa:bb:cc:dd:ee:ff     wan\n", asPrinted(0x1234)) +
+		"zzzzzzzz 02:00:00:00:00:01 bad\n00000001 02:00 bad\nshort\n"
+	want := []state.Session{
+		{ID: 7, Peer: [6]byte{2, 0, 0, 0, 0, 1}, Device: "eth0.35"},
+		{ID: 0x1234, Peer: [6]byte{0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}, Device: "wan"},
+	}
+	if got := sessions(strings.NewReader(text)); !slices.Equal(got, want) {
+		t.Errorf("sessions %+v, want %+v", got, want)
+	}
+	if got := readProc(filepath.Join(t.TempDir(), "none"), sessions); got != nil {
+		t.Errorf("without the file: %+v", got)
+	}
+}
+
+func TestAccelerators(t *testing.T) {
+	modules := "xt_FLOWOFFLOAD 16384 2 - Live 0x0000000000000000\n" +
+		"nf_flow_table 45056 4 nf_flow_table_inet,nft_flow_offload, Live 0x0\n" +
+		"mtkhnat 77824 0 - Live 0x0 (O)\nshortcut_fe 1 0 - Live 0x0\nmtkhnat_tools 1 0 - Live 0x0\n"
+	want := []string{"mtkhnat", "shortcut_fe", "xt_FLOWOFFLOAD"}
+	if got := loadedAccelerators(strings.NewReader(modules)); !slices.Equal(got, want) {
+		t.Errorf("accelerators %v, want %v", got, want)
+	}
+}
+
+// fakeUbus puts a program of that name before all others.
+func fakeUbus(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "ubus"), []byte("#!/bin/sh\n"+script), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+func TestInterfaces(t *testing.T) {
+	k := newKernel(t)
+	fakeUbus(t, `[ "$*" = "call network.interface dump" ] || exit 1
+cat <<X
+{"interface":[
+ {"interface":"wan","up":true,"l3_device":"pppoe-wan","proto":"pppoe","device":"eth0.35","uptime":3},
+ {"interface":"lan","up":true,"l3_device":"br-lan","proto":"static","device":"br-lan","ipv4-address":[]},
+ {"interface":"vpn","up":false,"proto":"wireguard"}]}
+X
+`)
+	want := []state.Interface{
+		{Name: "lan", Proto: "static", Device: "br-lan", L3Device: "br-lan", Up: true},
+		{Name: "vpn", Proto: "wireguard"},
+		{Name: "wan", Proto: "pppoe", Device: "eth0.35", L3Device: "pppoe-wan", Up: true},
+	}
+	got, err := k.interfaces()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("interfaces %+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestInterfacesRecorded(t *testing.T) {
+	b, err := os.ReadFile("../../../shared/fixtures/ubus-network.interface-dump.json")
+	if err != nil {
+		t.Log("the recorded dump is not here:", err)
+		return
+	}
+	list, err := readInterfaces(b)
+	must(t, err)
+	for _, i := range list {
+		if i.Name == "lan" && i.L3Device == "br-lan" && i.Proto == "static" && i.Up {
+			return
+		}
+	}
+	t.Errorf("no lan in %+v", list)
+}
+
+func TestInterfacesWithoutAnswer(t *testing.T) {
+	inNamespace(t)
+	k := newKernel(t)
+	for name, script := range map[string]string{
+		"failing": "exit 4\n", "garbage": "echo nonsense\n", "hanging": "exec sleep 1000\n",
+	} {
+		fakeUbus(t, script)
+		if list, err := k.interfaces(); err == nil || list != nil {
+			t.Errorf("%s: %v, %v", name, list, err)
+		}
+	}
+	// A look goes on without it.
+	fakeUbus(t, "exit 4\n")
+	if o := observe(t, k); o.Interfaces != nil || len(o.Links) == 0 {
+		t.Errorf("observed %+v", o)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if list, err := k.interfaces(); err != nil || list != nil {
+		t.Errorf("without ubus: %v, %v", list, err)
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fastpath/src/state"
+)
+
+// savedFile is saved.json: the receive offloads that each port had before we
+// changed them. It is of no use after a reboot.
+type savedFile struct {
+	Boot  string               `json:"boot"` // /proc/sys/kernel/random/boot_id
+	Ports map[string]savedPort `json:"ports"`
+}
+
+// savedPort belongs to one netdev: the kernel gives an index once per boot, so
+// another device that has the port's name later is not taken for it. (The MAC
+// says less: netifd sets it, ports of a switch share it.)
+type savedPort struct {
+	Index    int            `json:"ifindex"`
+	Offloads state.Offloads `json:"offloads"`
+}
+
+func (k *Kernel) savedPath() string { return filepath.Join(k.runDir, "saved.json") }
+
+func bootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+}
+
+// loadSaved reads saved.json; a missing one is empty. One that can't be
+// understood is put aside, because every later step would fail on it.
+func (k *Kernel) loadSaved() (map[string]savedPort, error) {
+	b, err := os.ReadFile(k.savedPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]savedPort{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("saved settings: %w", err)
+	}
+	var f savedFile
+	if err := json.Unmarshal(b, &f); err != nil {
+		aside := k.savedPath() + ".broken"
+		k.log.Error("saved settings can't be read, ports keep what they have", "file", aside, "err", err)
+		return map[string]savedPort{}, os.Rename(k.savedPath(), aside)
+	}
+	if f.Boot != bootID() || f.Ports == nil {
+		return map[string]savedPort{}, nil
+	}
+	return f.Ports, nil
+}
+
+// storeSaved replaces saved.json as a whole, or removes it with the last port.
+func (k *Kernel) storeSaved(ports map[string]savedPort) error {
+	if err := k.inject("write saved.json"); err != nil {
+		return fmt.Errorf("saved settings: %w", err)
+	}
+	if len(ports) == 0 {
+		if err := os.Remove(k.savedPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("saved settings: %w", err)
+		}
+		return nil
+	}
+	b, err := json.Marshal(savedFile{Boot: bootID(), Ports: ports})
+	if err == nil {
+		err = os.MkdirAll(k.runDir, 0o755)
+	}
+	if err == nil {
+		err = replaceFile(k.savedPath(), append(b, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("saved settings: %w", err)
+	}
+	return nil
+}
+
+// replaceFile writes a file so that after a crash it is the old or the new one.
+func replaceFile(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// saved is what Observe tells.
+func (k *Kernel) saved() (map[string]state.Offloads, error) {
+	ports, err := k.loadSaved()
+	out := make(map[string]state.Offloads, len(ports))
+	for name, p := range ports {
+		out[name] = p.Offloads
+	}
+	return out, err
+}
