@@ -48,14 +48,14 @@ func changing() []command {
 Accelerates as the configuration says, until SIGTERM or SIGINT; then everything
 is taken away and every port gets its own settings back. SIGHUP reads the
 configuration again, SIGUSR1 looks at the kernel again. Logs to stderr; tells
-systemd (Type=notify-reload, WatchdogSec) how it is.
+systemd (Type=notify, WatchdogSec) how it is.
 
 Exit codes: 0 stopped, 1 an error or another instance runs already, 2 wrong use.
 Example:    fastpath run --level debug`},
 		{name: "plan", short: "prints what run would change, changes nothing", run: plan, flags: flags(configFlag, runFlag), long: `
 Looks at the kernel and prints the steps from there to what the configuration
-asks for; the hook with its reason, and notices, go to stderr. With a daemon running this is "nothing to do", unless the files
-were changed since it read them.
+asks for; the hook with its reason, and notices, go to stderr. With a daemon
+running this is "nothing to do", unless the files were changed since it read them.
 
 Exit codes: 0 nothing to do, 1 an error or wrong configuration, 2 there are
             steps (or wrong use, with a line on stderr).
