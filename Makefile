@@ -25,7 +25,7 @@ ENV_386     := GOARCH=386 GO386=softfloat
 ASH_SCRIPTS  := hotplug/iface/60-fastpath hotplug/net/60-fastpath files/fastpath.init files/testdata/rc.common package/ipk/postinst package/ipk/prerm
 BASH_SCRIPTS := .ci/run .ci/deps .ci/fuzz .ci/generate-check .ci/size .ci/stages
 
-.PHONY: help deps build cross size generate generate-check lint unit fuzz vm test demo bench ipk clean FORCE
+.PHONY: help deps build cross size generate generate-check lint unit engines fuzz vm test demo bench ipk clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r t h; do printf '  %-15s %s\n' "$$t" "$$h"; done
@@ -66,12 +66,16 @@ unit: ## unit, golden and namespace tests beside the code, with the race detecto
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@.ci/fuzz $(FUZZTIME)
 
-vm: ## end-to-end tests, in VMs (qemu) and namespaces
-	go test -count=1 -timeout 60m ./src/testkit/vm/... ./src/itest/...
+engines: ## the engines between namespaces, with real sockets and traffic
+	go test -count=1 -p 1 -timeout 30m ./src/itest/engine ./src/itest/bench
+
+vm: ## end-to-end tests in VMs (qemu): several kernels, real pppd
+	@echo "VMs are emulated: this takes about ten minutes, and each package prints when it is done"
+	go test -count=1 -timeout 60m ./src/testkit/vm/... $$(go list ./src/itest/... | grep -v -e /engine -e /bench)
 
 test: export FASTPATH_LONG := 1
 test: deps ## everything; MUSTRUN=1 makes a test that can't run a failure
-	@.ci/stages lint unit fuzz size generate-check vm
+	@.ci/stages lint unit engines fuzz size generate-check vm
 
 demo: deps build ## a PPPoE-over-VLAN router in a VM, before and after (KERNEL=path for another kernel)
 	go run ./src/itest/demo/host

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topo
+
+import (
+	"embed"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+// etc holds what lies in the router's /etc/config, and the ruleset in the
+// shape in which fw4 prints it for that configuration.
+//
+//go:embed etc
+var etc embed.FS
+
+var templates = template.Must(template.ParseFS(etc, "etc/*"))
+
+// render fills in one file of etc for the variant.
+func (v Variant) render(name string) (string, error) {
+	var b strings.Builder
+	err := templates.ExecuteTemplate(&b, name, map[string]any{
+		"LAN": v.LAN(), "WAN": v.WAN(), "Lower": v.Lower(), "Bridge": v.Bridge, "VLAN": v.VLAN, "PPPoE": v.PPPoE,
+		"RouterLANv4": RouterLANv4, "RouterLANv6": RouterLANv6, "RouterWANv4": RouterWANv4, "RouterWANv6": RouterWANv6,
+		"ProviderWANv4": ProviderWANv4, "ProviderWANv6": ProviderWANv6, "User": user, "Password": password,
+	})
+	return b.String(), err
+}
+
+// Ruleset is the firewall, for nft -f.
+func (v Variant) Ruleset() (string, error) { return v.render("fw4.nft") }
+
+// WriteConfig writes network, firewall and fastpath into dir as OpenWrt has
+// them on this router.
+func (v Variant) WriteConfig(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"network", "firewall", "fastpath"} {
+		text, err := v.render(name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startFirewall sets the kernel as OpenWrt's sysctl.d does and loads the rules.
+func (n *Net) startFirewall() error {
+	const ct = "net/netfilter/nf_conntrack_"
+	err := sysctl(n.Router,
+		"net/ipv4/ip_forward", "1", "net/ipv6/conf/all/forwarding", "1",
+		"net/ipv4/conf/default/arp_ignore", "1", "net/ipv4/conf/all/arp_ignore", "1",
+		ct+"acct", "1", ct+"checksum", "0", ct+"tcp_timeout_established", "7440",
+		ct+"udp_timeout", "60", ct+"udp_timeout_stream", "180")
+	if err != nil {
+		return err
+	}
+	rules, err := n.Variant.Ruleset()
+	if err != nil {
+		return err
+	}
+	_, err = feed(n.Router.Command("nft", "-f", "-"), rules)
+	return err
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topo
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"fastpath/src/config"
+	"fastpath/src/testkit"
+	"fastpath/src/uci"
+)
+
+// What WriteConfig writes is valid UCI, strictly read, has no problem for
+// fastpath, and names the devices that the variant has.
+func TestWriteConfig(t *testing.T) {
+	for _, v := range Variants {
+		dir := t.TempDir()
+		if err := v.WriteConfig(dir); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"network", "firewall", "fastpath"} {
+			if _, err := uci.Load(name, uci.Strict, dir); err != nil {
+				t.Errorf("%s: %v", v.Name, err)
+			}
+		}
+		c, err := config.Load(config.Dirs{Config: dir})
+		if err != nil || len(c.Notices) > 0 {
+			t.Errorf("%s: %v, notices %q", v.Name, err, c.Notices)
+		}
+		l3 := map[string]string{}
+		for _, i := range c.Interfaces {
+			l3[i.Name] = i.L3Device()
+		}
+		if !c.Main.Enabled || l3["lan"] != v.LAN() || l3["wan"] != v.WAN() || len(c.Zones) != 2 {
+			t.Errorf("%s: enabled %v, l3 devices %v, zones %v", v.Name, c.Main.Enabled, l3, c.Zones)
+		}
+	}
+}
+
+// nft takes the rules, and they name the variant's devices and no others.
+func TestRuleset(t *testing.T) {
+	n := testkit.NewNetns(t, "rules")
+	for _, v := range Variants {
+		rules, err := v.Ruleset()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Sh("nft --check -f - <<'END'\n" + rules + "END\n"); err != nil {
+			t.Errorf("%s: %v", v.Name, err)
+		}
+		for _, device := range []string{"br-lan", "lan1", "wan", "wan.35", "pppoe-wan"} {
+			want := slices.Contains([]string{v.LAN(), v.WAN()}, device)
+			if got := strings.Contains(rules, `"`+device+`"`); got != want {
+				t.Errorf("%s: the rules name %s: %v, want %v", v.Name, device, got, want)
+			}
+		}
+	}
+}
