@@ -3,14 +3,37 @@
 package vm
 
 import (
+	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
 
 	"fastpath/src/testkit"
 )
+
+// NeedKernel is Find for a test that needs a VM with this kernel.
+func NeedKernel(t *testing.T, name string) Kernel {
+	t.Helper()
+	_, err := exec.LookPath("qemu-system-x86_64")
+	testkit.Need(t, err == nil, "no qemu-system-x86_64")
+	k, err := Find(name)
+	testkit.Need(t, !errors.Is(err, ErrNoKernel), "no kernel "+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// EachKernel runs test as a sub-test for each of Kernels.
+func EachKernel(t *testing.T, test func(t *testing.T, k Kernel)) {
+	t.Helper()
+	for _, name := range Kernels() {
+		t.Run(name, func(t *testing.T) { test(t, NeedKernel(t, name)) })
+	}
+}
 
 // GoTest builds the guest tests of pkg ("./src/itest/topo"; its test files
 // with the build tag guest), runs those that match the regular expression run

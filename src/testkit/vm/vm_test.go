@@ -6,32 +6,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
-
-	"fastpath/src/testkit"
 )
-
-func need(t *testing.T, name string) Kernel {
-	t.Helper()
-	_, err := exec.LookPath("qemu-system-x86_64")
-	testkit.Need(t, err == nil, "no qemu-system-x86_64")
-	k, err := Find(name)
-	testkit.Need(t, !errors.Is(err, ErrNoKernel), "no kernel "+name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
 
 // Programs, applets, files, NICs, arguments, environment, output and status
 // all arrive.
 func TestRun(t *testing.T) {
-	for _, name := range Kernels() {
-		t.Run(name, func(t *testing.T) { boots(t, need(t, name)) })
-	}
+	EachKernel(t, boots)
 }
 
 func boots(t *testing.T, k Kernel) {
@@ -63,7 +46,7 @@ func boots(t *testing.T, k Kernel) {
 // The ways a VM can end badly are told apart. They are init's and the host's
 // doing: one kernel will do.
 func TestRunFailures(t *testing.T) {
-	k := need(t, Kernels()[0])
+	k := NeedKernel(t, Kernels()[0])
 	for _, c := range []struct {
 		name, script string
 		timeout      time.Duration
