@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fastpath/src/packet"
 	"fastpath/src/testkit"
 
 	"github.com/vishvananda/netlink"
@@ -159,4 +160,21 @@ func TestAttachedProgramRuns(t *testing.T) {
 		}
 		t.Error("no frame was counted")
 	})
+}
+
+// What would leave by a device that is gone goes up, whoever tells us or not.
+func TestOutputVanishes(t *testing.T) {
+	for _, e := range []Engine{EngineXDP, EngineAFXDP} {
+		inVeth(t, func(ifindex int) {
+			r, frame := oneFlow(t, e)
+			must(t, r.set.PutDevice(0, ifindex))
+			r.set.Tick()
+			r.want(frame, packet.Forward, "with the output device")
+			dev, err := netlink.LinkByIndex(ifindex)
+			must(t, err)
+			must(t, netlink.LinkDel(dev))
+			r.set.Tick()
+			r.want(frame, packet.NoOutput, "when the output device is gone")
+		})
+	}
 }

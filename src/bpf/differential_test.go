@@ -114,7 +114,7 @@ func (r *rig) check(frame []byte) packet.Reason {
 	want, f, leaves := refRun(frame, r.in, r.flows)
 	r.checkGo(frame, want, leaves)
 	if r.set != nil && len(frame) >= 14 { // less can't be given to the kernel
-		if want == packet.Forward && f.engine == EngineXDP && f.out.Port == testSlots-1 {
+		if want == packet.Forward && f.out.Port == testSlots-1 {
 			want = packet.NoOutput
 		}
 		r.checkKernel(frame, want, f, leaves)

@@ -12,8 +12,9 @@ import (
 
 // What callers decide on.
 var (
-	// ErrPermission: CAP_BPF and CAP_NET_ADMIN (or CAP_SYS_ADMIN) are missing.
-	ErrPermission = errors.New("no permission for BPF: CAP_BPF and CAP_NET_ADMIN are needed")
+	// ErrPermission: CAP_BPF, CAP_PERFMON (without it the verifier forbids to
+	// subtract pointers) and CAP_NET_ADMIN (or CAP_SYS_ADMIN) are missing.
+	ErrPermission = errors.New("no permission for BPF: CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are needed")
 	// ErrNotSupported: the kernel has no BPF or is too old for what we need.
 	ErrNotSupported = errors.New("the kernel has no BPF, or lacks what the XDP program needs")
 	// ErrMode: the port can't run the program in the wanted mode.
@@ -39,7 +40,7 @@ func (e *ForeignError) Error() string {
 // explain gives an error of loading its sentinel.
 func explain(err error) error {
 	switch {
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES) && !isVerifier(err):
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES) && !(isVerifier(err) && mayPerfmon()):
 		return fmt.Errorf("%w: %w", ErrPermission, err)
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("%w: %w", ErrNotSupported, err)
@@ -51,4 +52,15 @@ func explain(err error) error {
 func isVerifier(err error) bool {
 	var v *ebpf.VerifierError
 	return errors.As(err, &v)
+}
+
+// mayPerfmon: the thread has CAP_PERFMON, or what stood for it before Linux 5.8.
+func mayPerfmon() bool {
+	var have [2]unix.CapUserData
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		return true // then the verifier's own words are all there is
+	}
+	return have[unix.CAP_PERFMON/32].Effective&(1<<(unix.CAP_PERFMON%32)) != 0 ||
+		have[unix.CAP_SYS_ADMIN/32].Effective&(1<<(unix.CAP_SYS_ADMIN%32)) != 0
 }

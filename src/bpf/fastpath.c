@@ -6,7 +6,8 @@
  *
  *   1. Is the port ours, and is the frame addressed to it?
  *   2. Parse. What is not plain TCP or UDP goes up.
- *   3. Find the flow. What has none, or doesn't fit its output, goes up.
+ *   3. Find the flow. What has none, or doesn't fit its output, or whose output
+ *      device is gone, goes up.
  *   4. Engine xdp: rewrite, redirect to the output's device.
  *      Engine afxdp: put the flow's name and the frame's layout in front of the
  *      frame, redirect to the socket of the receive queue.
@@ -151,16 +152,13 @@ INLINE int answers(struct queue *q)
 INLINE enum reason redirect(struct xdp_md *ctx, const struct frame *f, const struct key *k,
 			    const struct action *a, int *verdict)
 {
-	__u32 out = a->out;
 	enum reason r;
 
 	if (!ticks())
 		return STALE;
-	if (!bpf_map_lookup_elem(&devices, &out))
-		return NO_OUTPUT;
 	r = rewrite(ctx, f, k->family, k->proto, a);
 	if (r == FORWARD) /* a port that went this very moment: what is rewritten must not go up */
-		*verdict = bpf_redirect_map(&devices, out, XDP_DROP);
+		*verdict = bpf_redirect_map(&devices, a->out, XDP_DROP);
 	return r;
 }
 
@@ -171,13 +169,16 @@ INLINE enum reason steer(struct xdp_md *ctx, const struct frame *f, const struct
 	struct layout *l;
 	struct queue *q;
 	void *meta;
+	int others;
 
 	if (ctx->rx_queue_index >= MAX_QUEUES || !bpf_map_lookup_elem(&sockets, &i))
 		return NO_OUTPUT;
 	q = bpf_map_lookup_elem(&queues, &i);
 	if (!q || !answers(q))
 		return STALE;
-	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(struct meta)))
+	/* The worker looks right in front of the frame: what others left there makes way. */
+	others = (void *)(long)ctx->data - (void *)(long)ctx->data_meta;
+	if (bpf_xdp_adjust_meta(ctx, others - (int)sizeof(struct meta)))
 		return NO_ROOM;
 	meta = (void *)(long)ctx->data_meta;
 	if (meta + sizeof(struct meta) > (void *)(long)ctx->data)
@@ -201,6 +202,7 @@ INLINE enum reason judge(struct xdp_md *ctx, const struct port *in, int *verdict
 	struct key k __attribute__((aligned(8))) = {};
 	enum reason r = parse(&f, in, &k);
 	const struct flow *flow;
+	__u32 out;
 
 	if (r != FORWARD)
 		return r;
@@ -209,6 +211,9 @@ INLINE enum reason judge(struct xdp_md *ctx, const struct port *in, int *verdict
 		return NO_FLOW;
 	if (f.len > flow->action.mtu)
 		return TOO_BIG;
+	out = flow->action.out;
+	if (!bpf_map_lookup_elem(&devices, &out)) /* a worker could only drop it */
+		return NO_OUTPUT;
 	if (flow->engine == ENGINE_XDP)
 		return redirect(ctx, &f, &k, &flow->action, verdict);
 	return steer(ctx, &f, &k, flow, verdict);

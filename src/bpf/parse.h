@@ -240,6 +240,8 @@ INLINE enum reason parse(struct frame *f, const struct port *in, struct key *k)
 	r = k->family == 4 ? parse_ipv4(f, k) : parse_ipv6(f, k);
 	if (r != FORWARD)
 		return r;
+	if ((k->session[0] | k->session[1]) && f->l3 + f->len != f->limit)
+		return LENGTH; /* padding inside PPPoE: resize() could not undo its cut, and the kernel drops what is short */
 	hdr = k->family == 4 ? sizeof(struct ipv4hdr) : sizeof(struct ipv6hdr);
 	l4 = f->data + f->l3 + hdr;
 	if (k->proto == TCP)

@@ -51,9 +51,12 @@ func (s *Set) DeletePort(ifindex int) error {
 	return nil
 }
 
-// PutDevice makes slot an output of engine xdp, by the device ifindex. The
-// kernel accepts any device, but one whose driver can't transmit XDP frames
-// drops them all: the caller has to know.
+// PutDevice makes slot an output, by the device ifindex, for both engines; the
+// kernel takes it out when the device goes. It accepts any device, but with engine
+// xdp one whose driver can't transmit XDP frames drops them all: the caller has
+// to know. Engine xdp also drops, and tells nobody, frames longer than the device's
+// MTU + 18 (xdp_ok_fwd_dev in include/linux/netdevice.h: Ethernet and one tag), so
+// an action's MTU + L2Len may not be above that.
 func (s *Set) PutDevice(slot uint16, ifindex int) error {
 	if err := s.obj.Devices.Put(uint32(slot), uint32(ifindex)); err != nil {
 		return fmt.Errorf("put output device %d in slot %d: %w", ifindex, slot, err)

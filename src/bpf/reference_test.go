@@ -90,7 +90,11 @@ func refParse(frame []byte, in packet.Port) (apart, packet.Reason) {
 		case size > len(r.rest)+2:
 			return a, packet.Length
 		}
-		return refParseIP(a, kind, r, max(size-2, 0))
+		a, why := refParseIP(a, kind, r, max(size-2, 0))
+		if (why == packet.Forward || why == packet.Flags) && len(a.ip)+len(a.l4) != size-2 {
+			why = packet.Length
+		}
+		return a, why
 	}
 	return refParseIP(a, typ, r, len(r.rest))
 }

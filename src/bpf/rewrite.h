@@ -63,8 +63,8 @@ INLINE int rewrite_l3(void *l3, void *end, __u8 family, __u8 proto, const struct
 /*
  * Cuts the padding off, fills up to the shortest frame (the kernel zeroes what it
  * adds), and moves the frame's first byte to where the new layer 2 header begins.
- * The tail goes first: if the head then fails, only padding was changed, and the
- * kernel can still have the frame.
+ * The tail goes first: if the rest then fails, only padding behind the packet (and
+ * behind PPPoE, see parse()) was changed, and the kernel can still have the frame.
  */
 INLINE int resize(struct xdp_md *ctx, const struct frame *f, int l2len)
 {

@@ -52,13 +52,14 @@ func (r *rig) want(frame []byte, want packet.Reason, when string) {
 
 // An output or a socket that isn't there.
 func TestNoOutput(t *testing.T) {
-	r, frame := oneFlow(t, EngineXDP)
-	must(t, r.set.DeleteDevice(0))
-	must(t, r.set.DeleteDevice(0))
-	r.set.Tick()
-	r.want(frame, packet.NoOutput, "without the output device")
-
-	r, frame = oneFlow(t, EngineAFXDP)
+	for _, e := range []Engine{EngineXDP, EngineAFXDP} {
+		r, frame := oneFlow(t, e)
+		must(t, r.set.DeleteDevice(0))
+		must(t, r.set.DeleteDevice(0))
+		r.set.Tick()
+		r.want(frame, packet.NoOutput, "without the output device")
+	}
+	r, frame := oneFlow(t, EngineAFXDP)
 	must(t, r.set.DeleteSocket(0, 0))
 	must(t, r.set.DeleteSocket(0, 0))
 	r.want(frame, packet.NoOutput, "without the socket")
@@ -207,20 +208,38 @@ func TestHZ(t *testing.T) {
 	}
 }
 
-func TestUnprivileged(t *testing.T) {
+func TestCapabilities(t *testing.T) {
 	loadSet(t, 1) // as root it works, so what follows is for want of privilege
+	if err := loadWith(); !errors.Is(err, ErrPermission) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("without privileges: %v", err)
+	}
+	if err := loadWith(unix.CAP_BPF, unix.CAP_NET_ADMIN); !errors.Is(err, ErrPermission) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("without CAP_PERFMON: %v", err)
+	}
+	if err := loadWith(unix.CAP_BPF, unix.CAP_NET_ADMIN, unix.CAP_PERFMON); err != nil {
+		t.Errorf("with what ErrPermission asks for: %v", err)
+	}
+}
+
+// loadWith loads, and unloads, with no other capabilities than these.
+func loadWith(caps ...int) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread that lost its privileges ends
-		var none [2]unix.CapUserData
-		err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
+		var keep [2]unix.CapUserData
+		for _, c := range caps {
+			keep[c/32].Effective |= 1 << (c % 32)
+			keep[c/32].Permitted |= 1 << (c % 32)
+		}
+		err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &keep[0])
+		var s *Set
 		if err == nil {
-			_, err = Load(Options{MaxFlows: 1})
+			s, err = Load(Options{MaxFlows: 1})
+		}
+		if err == nil {
+			err = s.Close()
 		}
 		done <- err
 	}()
-	err := <-done
-	if !errors.Is(err, ErrPermission) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("without privileges: %v", err)
-	}
+	return <-done
 }

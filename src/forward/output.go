@@ -52,11 +52,13 @@ func (o *Output) send(bulk []unix.XDPDesc) {
 		o.kick() // has it come back?
 	}
 	n := 0
-	for tries := 0; tries < 2 && n < len(bulk) && !o.down; tries++ { // the first kick may have made room
-		if m := o.queue(bulk[n:]); m > 0 {
-			n += m
-			o.kick()
+	for tries := 0; tries < 2 && n < len(bulk) && !o.down; tries++ {
+		m := o.queue(bulk[n:])
+		if m == 0 && tries > 0 {
+			break
 		}
+		n += m
+		o.kick() // even if nothing fitted: it makes room, and busy workers have no other moment for it
 	}
 	if n == len(bulk) {
 		return

@@ -72,6 +72,24 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// A device sent nothing until the tx ring was full of what it had not looked at.
+// When it can again, the next bulk finds that out: no worker has to be idle first.
+func TestFullRingRecovers(t *testing.T) {
+	const frames, ring = 256, 64
+	k, p := newKernel(t, frames), NewPool(frames, frameSize)
+	q := k.queue(ring)
+	o := NewOutput(q, p, ring)
+	q.fault = again
+	for range 3 {
+		o.send(take(t, p, 32))
+	}
+	q.set(fine)
+	o.send(take(t, p, 10))
+	if c := o.Counters(); c.Queued != 74 || c.Full != 32 || o.Held() != 0 || p.Free() != frames {
+		t.Errorf("counters %+v, %d held, %d of %d free", c, o.Held(), p.Free(), frames)
+	}
+}
+
 // A frame that comes back carries the packet's address; the pool wants the frame's.
 func TestPoolAddresses(t *testing.T) {
 	p := NewPool(4, frameSize)

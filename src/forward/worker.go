@@ -129,15 +129,13 @@ func (w *Worker) Run() {
 	}
 }
 
-// drain forwards what has been received already, but at most a ring full.
+// drain forwards what has been received already, but at most a ring full, and
+// tries a last time to send what was left behind.
 func (w *Worker) drain() {
-	for left := w.Ring; left > 0; {
-		n := w.burst()
-		if n == 0 {
-			return
-		}
-		left -= n
+	for left, n := w.Ring, 1; left > 0 && n > 0; left -= n {
+		n = w.burst()
 	}
+	w.retry()
 }
 
 // Stop ends Run and waits until it has returned: whoever takes the XDP program
@@ -188,6 +186,9 @@ func (w *Worker) forward(n int) {
 		w.bulks[slot] = w.bulks[slot][:0]
 	}
 	w.touched = w.touched[:0]
+	if n == burstSize { // so busy that idle may not come for long
+		w.retry()
+	}
 	if len(w.dropped) > 0 {
 		w.drop()
 	}
@@ -269,18 +270,25 @@ func (w *Worker) idle() {
 	w.poll.wait(w.tidy())
 }
 
-// tidy tries again what could not be done before, and tells whether something
-// is left.
-func (w *Worker) tidy() (more bool) {
-	// Given, but not received: it comes at once, or it was lost on the way and
-	// has to be answered for.
-	more = w.Alive.Behind()
+// retry kicks the outputs where packets were left behind, and tells whether some
+// still are.
+func (w *Worker) retry() (more bool) {
 	for _, o := range w.Outputs {
 		if o != nil {
 			o.retry()
 			more = more || o.backlog.Load()
 		}
 	}
+	return more
+}
+
+// tidy tries again what could not be done before, and tells whether something
+// is left.
+func (w *Worker) tidy() (more bool) {
+	// Given, but not received: it comes at once, or it was lost on the way and
+	// has to be answered for.
+	more = w.Alive.Behind()
+	more = w.retry() || more
 	if w.held == w.Ring {
 		return more
 	}

@@ -106,6 +106,40 @@ func TestWorkersShareOutputs(t *testing.T) {
 	r.balance(t, lost)
 }
 
+// What a device left behind leaves when it can, even if the worker is busy with
+// other outputs and never idle.
+func TestBusyWorkerRetries(t *testing.T) {
+	r := newRig(t, 2, 1)
+	w := r.workers[0]
+	burst := func(flow int) {
+		for range burstSize {
+			if !r.deliver(0, flow) {
+				t.Fatal("not delivered")
+			}
+		}
+		w.burst()
+	}
+	r.queues[1].set(again)
+	burst(1)
+	if n := r.outputs[1].Held(); n != burstSize {
+		t.Fatalf("output 1 holds %d packets, want all of a burst", n)
+	}
+	r.queues[1].set(fine)
+	burst(0)
+	if n := r.outputs[1].Held(); n != 0 {
+		t.Errorf("output 1 still holds %d packets that it could send", n)
+	}
+	r.queues[1].set(again)
+	burst(1)
+	r.queues[1].set(fine)
+	w.drain()
+	if n := r.queues[1].Unsent(); n != 0 {
+		t.Errorf("a worker that stops leaves %d packets behind that it could send", n)
+	}
+	r.audit(t)
+	r.balance(t, 0)
+}
+
 // A packet that was given but got lost is answered for.
 func TestLostPacketIsAnswered(t *testing.T) {
 	r := newRig(t, 1, 1)

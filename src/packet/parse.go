@@ -32,6 +32,9 @@ func Parse(frame []byte, in *Port, p *Parsed) Reason {
 	if r != Forward {
 		return r
 	}
+	if p.Key.Session != [2]byte{} && l3+int(p.Layout.Len) != end {
+		return Length // padding inside PPPoE: see resize in src/bpf/rewrite.h
+	}
 	p.Layout.L3 = uint8(l3)
 	p.Layout.Family = p.Key.Family
 	p.Layout.Proto = p.Key.Proto

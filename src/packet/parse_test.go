@@ -73,6 +73,7 @@ var reasonTests = []struct {
 	{"PPPoE without session", with(pp, 20, 0, 0), NotIP},
 	{"PPPoE longer than the frame", with(pp, 22, 0, 0x25), Length},
 	{"PPPoE shorter than IP", with(pp, 22, 0, 0x23), Length},
+	{"PPPoE longer than IP", append(with(pp, 22, 0, 0x25), 0), Length},
 	{"PPPoE of length 0", with(pp, 22, 0, 0), Length},
 	{"LCP", with(pp, 24, 0xc0, 0x21), NotIP},
 	{"compressed protocol field", with(pp, 24, 0x21, 0x45), NotIP},

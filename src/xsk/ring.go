@@ -118,4 +118,16 @@ func newConsumer[T slot](mem []byte, off unix.XDPRingOffset, size uint32) consum
 	return r
 }
 
+// The indexes of a ring that is not mapped any more; nobody writes them. The flag
+// lets Kick get as far as the closed descriptor.
+var noIndex, noFlags uint32 = 0, unix.XDP_RING_NEED_WAKEUP
+
+func noProducer[T slot]() producer[T] {
+	return producer[T]{producer: &noIndex, consumer: &noIndex, flags: &noFlags}
+}
+
+func noConsumer[T slot]() consumer[T] {
+	return consumer[T]{producer: &noIndex, consumer: &noIndex}
+}
+
 func index(mem []byte, off uint64) *uint32 { return (*uint32)(unsafe.Pointer(&mem[off])) }

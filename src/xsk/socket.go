@@ -162,7 +162,8 @@ func offsets(fd int) (unix.XDPMmapOffsets, error) {
 }
 
 // Close gives everything back to the kernel. Frames that were in the socket's
-// rings are the caller's again.
+// rings are the caller's again. Nobody may be using the socket meanwhile; whoever
+// does afterwards finds its rings empty and without room, and Kick says EBADF.
 func (s *Socket) Close() error {
 	if s.closed.Swap(true) {
 		return fmt.Errorf("AF_XDP on %s: %w", s.name, ErrClosed)
@@ -180,6 +181,8 @@ func (s *Socket) release() error {
 		errs = append(errs, unix.Munmap(mem))
 	}
 	s.mapped = nil
+	s.fill, s.rx = noProducer[uint64](), noConsumer[unix.XDPDesc]()
+	s.tx, s.sent = noProducer[unix.XDPDesc](), noConsumer[uint64]()
 	if s.fd >= 0 {
 		errs = append(errs, unix.Close(s.fd))
 	}

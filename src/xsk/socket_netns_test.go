@@ -101,8 +101,25 @@ func TestSharedUMEM(t *testing.T) {
 			if err := s.Close(); !errors.Is(err, ErrClosed) {
 				t.Error("second Close:", err)
 			}
+			useClosed(t, s)
 		}
 	})
+}
+
+// useClosed: a closed socket does nothing, and says so.
+func useClosed(t *testing.T, s *Socket) {
+	t.Helper()
+	descs, frames := make([]unix.XDPDesc, 4), make([]uint64, 4)
+	s.WakeRx()
+	if n := s.Fill(frames) + s.Receive(descs) + s.Transmit(descs) + s.Complete(frames) + s.Unsent(); n != 0 || s.FD() != -1 {
+		t.Errorf("a closed socket moved %d things; its descriptor is %d", n, s.FD())
+	}
+	if err := s.Kick(); err != unix.EBADF {
+		t.Error("kick of a closed socket:", err)
+	}
+	if _, err := s.Statistics(); !errors.Is(err, unix.EBADF) {
+		t.Error("statistics of a closed socket:", err)
+	}
 }
 
 // sendAndComplete sends 40 packets (more than one call's 32) from frames 64….

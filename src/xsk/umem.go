@@ -26,8 +26,10 @@ import (
 
 // Memory describes a UMEM.
 type Memory struct {
-	Frames    uint32 // number of frames
-	FrameSize uint32 // bytes per frame: a power of two, 2048 up to the page size
+	Frames uint32 // number of frames
+	// FrameSize is the bytes per frame: a power of two, 2048 up to the page size.
+	// The kernel drops received packets longer than FrameSize - 256 - Headroom.
+	FrameSize uint32
 	// Headroom is kept free before each received packet, in bytes, besides
 	// the kernel's own XDP_PACKET_HEADROOM of 256.
 	Headroom uint32

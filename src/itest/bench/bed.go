@@ -64,7 +64,7 @@ type bed struct {
 	sink             *sink
 	sinkLink         link.Link
 	process          *engine.Process
-	measured         threads
+	napi             threads // of the router's ports
 }
 
 func newBed(v variant, number int) (b *bed, err error) {
@@ -196,16 +196,13 @@ func (b *bed) place() (err error) {
 		if err != nil {
 			return err
 		}
-		b.measured = append(b.measured, ts...)
+		b.napi = append(b.napi, ts...)
 	}
-	if b.process != nil {
-		ts, err := processThreads(b.process.PID())
-		if err != nil {
-			return err
-		}
-		b.measured = append(b.measured, ts...)
+	router, err := b.routerThreads()
+	if err != nil {
+		return err
 	}
-	if err := errors.Join(b.measured.pin(routerCPU), b.measured.renice(lift)); err != nil {
+	if err := errors.Join(router.pin(routerCPU), router.renice(lift)); err != nil {
 		return err
 	}
 	world, err := napiThreads(b.d0)
@@ -213,6 +210,16 @@ func (b *bed) place() (err error) {
 		return err
 	}
 	return errors.Join(world.pin(worldCPU), world.renice(2*lift)) // the sink before the generator
+}
+
+// routerThreads are all threads whose cost is measured. The forwarding process
+// may get more of them, which inherit CPU and nice value of the others.
+func (b *bed) routerThreads() (threads, error) {
+	if b.process == nil {
+		return b.napi, nil
+	}
+	ts, err := processThreads(b.process.PID())
+	return append(ts, b.napi...), err
 }
 
 // measure sends for d and tells what the router's CPU cost was.
@@ -246,7 +253,11 @@ func (b *bed) measure(d time.Duration, l load) (sample, error) {
 const settle = 30 * time.Millisecond
 
 func (b *bed) state() (cpu time.Duration, seen uint64, err error) {
-	if cpu, err = b.measured.cpu(); err != nil {
+	router, err := b.routerThreads()
+	if err != nil {
+		return 0, 0, err
+	}
+	if cpu, err = router.cpu(); err != nil {
 		return 0, 0, err
 	}
 	seen, err = b.sink.seen()

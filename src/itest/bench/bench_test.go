@@ -123,7 +123,7 @@ func TestResultsFile(t *testing.T) {
 	}
 	var table strings.Builder
 	r.table(&table)
-	for _, want := range []string{"saturated", "2 (1 to 3)", "2.00 (1.00 to 3.00)"} {
+	for _, want := range []string{" 1000    64  saturated", "2 (1 to 3)", "2.00 (1.00 to 3.00)"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
 		}

@@ -84,9 +84,9 @@ func (r Results) write(path string) error {
 // table prints the results for a person.
 func (r Results) table(w io.Writer) {
 	fmt.Fprintf(w, "\n%s, Linux %s\n\n", r.CPU, r.Kernel)
-	fmt.Fprintf(w, "%-12s %-11s %-10s %-22s %-24s %s\n", "variant", "encap", "load", "router CPU, ns/packet", "against kernel+nat", "packets/s at the sink")
+	fmt.Fprintf(w, "%-12s %-11s %5s %5s  %-10s %-22s %-24s %s\n", "variant", "encap", "flows", "bytes", "load", "router CPU, ns/packet", "against kernel+nat", "packets/s at the sink")
 	for _, x := range r.Results {
-		fmt.Fprintf(w, "%-12s %-11s %-10s %-22s %-24s %.0f\n", x.Variant, x.Encap, x.Load,
+		fmt.Fprintf(w, "%-12s %-11s %5d %5d  %-10s %-22s %-24s %.0f\n", x.Variant, x.Encap, x.Flows, x.Size, x.Load,
 			fmt.Sprintf("%.0f (%.0f to %.0f)", x.CPU.Median, x.CPU.Min, x.CPU.Max),
 			fmt.Sprintf("%.2f (%.2f to %.2f)", x.Ratio.Median, x.Ratio.Min, x.Ratio.Max), x.PPS.Median)
 	}
