@@ -159,6 +159,9 @@ func TestRun(t *testing.T) {
 
 	for name, err := range map[string]error{
 		"no version":  run(pkg{arch: "x86_64"}, repository, "postinst", out),
+		"a path":      run(pkg{version: "../1-r1", arch: "x86_64"}, repository, "postinst", out),
+		"no release":  run(pkg{version: "1.2.3", arch: "x86_64"}, repository, "postinst", out),
+		"two lines":   run(pkg{version: "1-r1", arch: "x86_64\nEssential: yes"}, repository, "postinst", out),
 		"no binary":   run(p, repository, filepath.Join(out, "absent"), out),
 		"wrong root":  run(p, out, filepath.Join(repository, "go.mod"), out),
 		"no such out": run(p, repository, "postinst", filepath.Join(out, "absent")),

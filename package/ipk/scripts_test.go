@@ -90,8 +90,21 @@ func TestInstallStartsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A router on which it never ran, whatever this machine has.
+	init := filepath.Join(root, "etc/init.d/fastpath")
+	script, err := os.ReadFile(init)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := bytes.Replace(script, []byte("RUN=/var/run/fastpath\n"), []byte("RUN="+root+"/run\n"), 1)
+	if bytes.Equal(here, script) {
+		t.Fatal("the script's run directory is somewhere else")
+	}
+	if err := os.WriteFile(init, here, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	start := func() string {
-		return ash(t, []string{"ENABLED=" + enabled(t, config)}, "../../files/testdata/rc.common", filepath.Join(root, "etc/init.d/fastpath"), "start")
+		return ash(t, []string{"ENABLED=" + enabled(t, config)}, "../../files/testdata/rc.common", init, "start")
 	}
 	if got := start(); strings.Contains(got, "procd_open_instance") || !strings.Contains(got, "procd_add_reload_trigger fastpath") {
 		t.Errorf("start after install: want no instance, but the triggers:\n%s", got)

@@ -98,5 +98,9 @@ func (f *findings) unreadable(d Dirs, name string, err error) {
 		f.problem(at, "no such file")
 		return
 	}
-	f.problem(at, "%v", err)
+	// The error may be about the file in Override, and names it.
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		at.File, err = path.Path, path.Err
+	}
+	f.problem(at, "can't be read: %v", err)
 }

@@ -96,11 +96,12 @@ func TestUnreadable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := LoadLenient(Dirs{Config: dir})
+	under := files{"fastpath": "config fastpath 'main'\n\toption enabled '1'\n"}.dir(t)
+	c, err := LoadLenient(Dirs{Config: under, Override: dir}) // the file that can't be read is named
 	problems, _ := err.(Problems)
 	same(t, "problems", texts(dir, problems), []string{
-		"firewall: configuration firewall: not a regular file",
-		"fastpath: configuration fastpath: not a regular file",
+		"firewall: can't be read: not a regular file",
+		"fastpath: can't be read: not a regular file",
 	})
 	if c.Main != defaults || len(c.Interfaces) == 0 {
 		t.Errorf("what could be read was lost: %+v", c)

@@ -162,8 +162,16 @@ func (s *section) idle(option, engine string) {
 
 // checkReceive refuses bulking where nothing takes the bulks.
 func (c *Config) checkReceive(s *section, p *Port) {
-	if p.Receive == ReceiveBulk && (c.Main.Hook == HookIngress || c.Main.Hook == HookOff) {
-		s.problem(s.pos("receive"), "receive bulk needs hook early_ingress or auto; it is %s", c.Main.Hook)
-		p.Receive = ReceiveKeep
+	if p.Receive != ReceiveBulk {
+		return
 	}
+	switch {
+	case c.Main.Hook == HookIngress || c.Main.Hook == HookOff:
+		s.problem(s.pos("receive"), "receive bulk needs hook early_ingress or auto; it is %s", c.Main.Hook)
+	case p.Engine == EngineNone:
+		s.problem(s.pos("receive"), "receive bulk needs an engine that takes the bulks; this port has none")
+	default:
+		return
+	}
+	p.Receive = ReceiveKeep
 }

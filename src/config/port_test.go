@@ -169,6 +169,12 @@ var portCases = []struct {
 		problems: []string{"fastpath:4: receive bulk needs hook early_ingress or auto; it is off"},
 	},
 	{
+		name:     "bulks without an engine",
+		text:     "config port\noption device eth2\noption engine none\noption receive bulk\n",
+		want:     []Port{{Device: "eth2", Engine: "none", XDPMode: "native", Receive: "keep"}},
+		problems: []string{"fastpath:5: receive bulk needs an engine that takes the bulks; this port has none"},
+	},
+	{
 		name: "generic mode and bulks where the hook is free",
 		text: "config port\noption device eth2\noption engine xdp\noption xdp_mode generic\noption receive bulk\n",
 		want: []Port{{Device: "eth2", Engine: "xdp", XDPMode: "generic", Receive: "bulk"}},

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -23,18 +25,25 @@ const askTime = 30 * time.Second
 
 // Ask sends one request to the daemon that runs in runDir and returns its
 // answer. Errors: ErrNotRunning, or what the daemon said.
-func Ask(runDir string, r Request) (Reply, error) {
+func Ask(runDir string, r Request) (Reply, error) { return ask(runDir, r, askTime) }
+
+func ask(runDir string, r Request, limit time.Duration) (Reply, error) {
 	conn, err := dial(runDir)
 	if err != nil {
 		return Reply{}, err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(askTime))
+	conn.SetDeadline(time.Now().Add(limit))
 	if err := json.NewEncoder(conn).Encode(r); err != nil {
 		return Reply{}, fmt.Errorf("ask the daemon: %w", err)
 	}
 	var reply Reply
-	if err := json.NewDecoder(conn).Decode(&reply); err != nil {
+	switch err := json.NewDecoder(conn).Decode(&reply); {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return Reply{}, fmt.Errorf("the daemon runs but doesn't answer: %w", err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return Reply{}, fmt.Errorf("the daemon ended before it answered: %w", err)
+	case err != nil:
 		return Reply{}, fmt.Errorf("the daemon's answer: %w", err)
 	}
 	if reply.Error != "" {

@@ -56,7 +56,7 @@ func Listen(runDir string, h Handler, log *slog.Logger) (*Server, error) {
 	l, err := net.Listen("unix", path)
 	syscall.Umask(old)
 	if err != nil {
-		return nil, fmt.Errorf("control socket %s: %w", path, err)
+		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	s := &Server{listener: l, handler: h, log: log, slots: make(chan struct{}, maxClients)}
 	go s.accept()

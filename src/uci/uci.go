@@ -10,7 +10,9 @@
 package uci
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,8 +95,9 @@ func (e Errors) Error() string {
 
 // Load reads the package of that name from the first directory that has it
 // (/var/run/uci before /etc/config, as libuci's conf2dir), without regard for
-// uncommitted changes. When no directory has it, the error is fs.ErrNotExist;
-// faults in the text are Errors, and in Lenient mode the package comes with them.
+// uncommitted changes. When no directory has it, the error is fs.ErrNotExist; for
+// a file that can't be read it is an fs.PathError; faults in the text are Errors,
+// and in Lenient mode the package comes with them.
 // libuci's shared lock is not taken: its writers rename a finished file into place.
 func Load(name string, mode Mode, dirs ...string) (*Package, error) {
 	err := os.ErrNotExist
@@ -107,6 +110,8 @@ func Load(name string, mode Mode, dirs ...string) (*Package, error) {
 	return nil, fmt.Errorf("configuration %s: %w", name, err)
 }
 
+var errNotRegular = errors.New("not a regular file")
+
 // ReadFile reads one file; its base name is the package's name. Errors are as Load's.
 func ReadFile(file string, mode Mode) (*Package, error) {
 	info, err := os.Stat(file)
@@ -114,7 +119,7 @@ func ReadFile(file string, mode Mode) (*Package, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("configuration %s: not a regular file", file)
+		return nil, fmt.Errorf("configuration: %w", &fs.PathError{Op: "read", Path: file, Err: errNotRegular})
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

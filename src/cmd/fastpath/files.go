@@ -42,7 +42,8 @@ func uciExport(c *call) int {
 	if err != nil {
 		return c.fail("uci export", err)
 	}
-	return c.printed("uci export", uci.Export(c.stdout, p))
+	uci.Export(c.stdout, p) // dispatch tells that writing failed
+	return exitOK
 }
 
 func printVersion(c *call) int {

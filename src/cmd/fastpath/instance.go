@@ -52,10 +52,12 @@ func acquire(runDir string) (*instance, error) {
 // caught by then. A half-written file is never seen.
 func (i *instance) writePID() error {
 	tmp := i.pid + ".new"
-	if err := os.WriteFile(tmp, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
-		return fmt.Errorf("pid file: %w", err)
+	err := os.WriteFile(tmp, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644)
+	if err == nil {
+		err = os.Rename(tmp, i.pid)
 	}
-	if err := os.Rename(tmp, i.pid); err != nil {
+	if err != nil {
+		os.Remove(tmp)
 		return fmt.Errorf("pid file: %w", err)
 	}
 	return nil

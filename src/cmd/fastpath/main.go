@@ -56,7 +56,32 @@ type call struct {
 
 func main() { os.Exit(dispatch(os.Args[1:], os.Stdout, os.Stderr)) }
 
+// output remembers that writing failed: a full disk must show in the exit code.
+type output struct {
+	io.Writer
+	err error // the first one
+}
+
+func (o *output) Write(p []byte) (n int, err error) {
+	n, err = o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
 func dispatch(args []string, stdout, stderr io.Writer) int {
+	out := &output{Writer: stdout}
+	code := choose(args, out, stderr)
+	if out.err != nil {
+		fmt.Fprintf(stderr, "fastpath: %v\n", out.err)
+		return exitError
+	}
+	return code
+}
+
+// choose runs the command that the first words name.
+func choose(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprintln(stderr, "fastpath: which command? (see fastpath --help)")
 		return exitUsage
@@ -93,15 +118,27 @@ func (c command) start(args []string, stdout, stderr io.Writer) int {
 		c.help(set, stdout)
 		return exitOK
 	}
-	if err == nil && c.args == "" && set.NArg() > 0 {
-		err = fmt.Errorf("it takes no argument %q", set.Arg(0))
+	if err == nil {
+		err = c.misused(set)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "fastpath %s: %v (see fastpath %s --help)\n", c.name, err, c.name)
-		return exitUsage
+		return call.wrongUse(c.name, "%v", err)
 	}
 	call.args = set.Args()
 	return c.run(call)
+}
+
+// misused finds what flag lets through. An empty DIR would be the working directory.
+func (c command) misused(set *flag.FlagSet) (err error) {
+	if c.args == "" && set.NArg() > 0 {
+		return fmt.Errorf("it takes no argument %q", set.Arg(0))
+	}
+	set.Visit(func(f *flag.Flag) {
+		if f.Value.String() == "" {
+			err = fmt.Errorf("flag needs an argument: -%s", f.Name)
+		}
+	})
+	return err
 }
 
 func usage(w io.Writer) {

@@ -120,6 +120,8 @@ func TestWrongUse(t *testing.T) {
 		"check --config":       "flag needs an argument",
 		"version --json":       "flag provided but not defined",
 		"plan --run":           "flag needs an argument",
+		"check --config=":      "flag needs an argument: -config",
+		"status --run=":        "flag needs an argument: -run",
 	} {
 		t.Run(args, func(t *testing.T) {
 			r := fastpath(t, strings.Fields(args)...)
@@ -173,6 +175,24 @@ func TestUCIExport(t *testing.T) {
 	file = filepath.Join(configDir(t, good+"option 'x\n"), "fastpath")
 	fastpath(t, "uci", "export", file).oneLine(t, 1, file+":3: ")
 	fastpath(t, "uci", "export", file+"-not").oneLine(t, 1, "no such file")
+}
+
+// TestFullDisk: a command whose output is lost must not say that it is done.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	dir := configDir(t, good)
+	for _, args := range [][]string{{"--help"}, {"check", "--help"}, {"version"}, {"check", "--config", dir},
+		{"uci", "export", filepath.Join(dir, "fastpath")}} {
+		var errs bytes.Buffer
+		cmd := exec.Command(binary, args...)
+		cmd.Stdout, cmd.Stderr = full, &errs
+		cmd.Run()
+		result{cmd.ProcessState.ExitCode(), "", errs.String()}.oneLine(t, exitError, "no space left on device")
+	}
 }
 
 func TestNoDaemon(t *testing.T) {
