@@ -40,6 +40,9 @@ type Kernel interface {
 	Watch(ctx context.Context) (<-chan struct{}, error)
 	Counters() (state.Counters, error)
 	Flows() ([]state.Flow, error)
+	// Connections are the same without In, Out and Encap, which cost a route
+	// lookup for each address: it's for the samples.
+	Connections() ([]state.Flow, error)
 	Cleanup() error // takes away everything of ours and restores the ports
 }
 

@@ -195,9 +195,9 @@ func TestCheckConfirms(t *testing.T) {
 		if !strings.Contains(d.Report.HookReason, "confirmed") {
 			t.Errorf("hook reason %q", d.Report.HookReason)
 		}
-		flows := r.k.calls["Flows"]
+		flows := r.k.calls["Connections"]
 		r.k.run(mix{early: true, accel: 1000}, 10*time.Minute)
-		if n := r.k.calls["Flows"] - flows; n > 11 {
+		if n := r.k.calls["Connections"] - flows; n > 11 {
 			t.Errorf("%d samples in 10 minutes after the verdict", n)
 		}
 		r.stop()
@@ -241,15 +241,18 @@ func TestCheckSleepsWithoutFlows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startEarly(t)
 		r.pass(time.Minute)
-		before := r.k.calls["Flows"]
+		if n := r.k.calls["Connections"]; n > 3 { // after the table's change, 5 s later, with the minute's look
+			t.Errorf("%d samples in the first minute without flows, want 3", n)
+		}
+		before := r.k.calls["Connections"]
 		r.pass(10 * time.Minute)
-		if n := r.k.calls["Flows"] - before; n > 11 {
+		if n := r.k.calls["Connections"] - before; n > 11 {
 			t.Errorf("%d samples in 10 minutes without flows", n)
 		}
 		r.k.run(mix{early: true, slow: 3}, 2*time.Minute) // found by the minute's sample
-		before = r.k.calls["Flows"]
+		before = r.k.calls["Connections"]
 		r.k.run(mix{early: true, slow: 3}, time.Minute)
-		if n := r.k.calls["Flows"] - before; n < 11 || n > 13 {
+		if n := r.k.calls["Connections"] - before; n < 11 || n > 13 {
 			t.Errorf("%d samples in a minute with flows and without a verdict, want 12", n)
 		}
 		r.stop()

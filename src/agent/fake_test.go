@@ -132,6 +132,12 @@ func (k *fake) Flows() ([]state.Flow, error) {
 	return k.flows, k.call("Flows")
 }
 
+func (k *fake) Connections() ([]state.Flow, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.flows, k.call("Connections")
+}
+
 func (k *fake) Cleanup() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -199,7 +199,7 @@ func TestVanishesForEver(t *testing.T) {
 // always is told, retried ever more slowly, and got over.
 func TestEachCallFails(t *testing.T) {
 	early := newEarlyFake
-	for _, call := range []string{"Observe", "ReplaceTable", "SetOffloads", "AddCheck", "Watch", "Flows", "Counters"} {
+	for _, call := range []string{"Observe", "ReplaceTable", "SetOffloads", "AddCheck", "Watch", "Connections", "Counters"} {
 		t.Run(call, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := early()
@@ -221,7 +221,7 @@ func TestEachCallFails(t *testing.T) {
 				if n := k.calls["Observe"] - looks; n > 21 {
 					t.Errorf("%s fails always: %d looks in 10 minutes", call, n)
 				}
-				steps := call != "Watch" && call != "Flows" && call != "Counters"
+				steps := call != "Watch" && call != "Connections" && call != "Counters"
 				d := r.status()
 				told := strings.Contains(strings.Join(d.Look.Problems, "; "), "Zonk")
 				if steps != told || steps && d.Look.RetrySeconds != 60 {

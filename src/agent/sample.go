@@ -12,9 +12,8 @@ import (
 
 const (
 	// sampleCheck is the time between samples while the behaviour check needs
-	// them and flows exist. Without flows it doubles up to sampleIdle: an idle
-	// router stays idle. Without a check samples go with the full looks, so that
-	// both are one wake-up.
+	// them and flows exist. Else samples go with the full looks, so that both are
+	// one wake-up: an idle router stays idle.
 	sampleCheck = 5 * time.Second
 	sampleIdle  = time.Minute
 	// sampleFresh is how old a sample may be to answer a status request.
@@ -30,19 +29,17 @@ func (a *Agent) sample() error {
 	}
 	delta, err := a.measure()
 	now := time.Now()
+	a.due.sample = now.Add(sampleIdle)
+	if a.due.look.After(now.Add(sampleIdle / 2)) {
+		a.due.sample = a.due.look
+	}
 	if err != nil || !a.check.open(a.carried) {
-		a.due.sample = now.Add(sampleIdle)
-		if a.due.look.After(now.Add(sampleIdle / 2)) {
-			a.due.sample = a.due.look
-		}
 		return err
 	}
 	flows := a.meter.Traffic().Flows
-	wait := sampleCheck
-	if flows == 0 {
-		wait = max(wait, min(2*time.Duration(delta.Seconds*float64(time.Second)), sampleIdle))
+	if flows > 0 {
+		a.due.sample = now.Add(sampleCheck)
 	}
-	a.due.sample = now.Add(wait)
 	if a.check.add(delta, flows, a.carried) {
 		a.Log.Info("early_ingress "+string(a.check.result.Verdict), "reason", a.check.result.Reason)
 		a.soon(now)
@@ -64,7 +61,7 @@ func (a *Agent) rebase() {
 }
 
 func (a *Agent) measure() (status.Delta, error) {
-	flows, err := a.Kernel.Flows()
+	flows, err := a.Kernel.Connections()
 	if err != nil {
 		return status.Delta{}, fmt.Errorf("list flows: %w", err)
 	}

@@ -11,15 +11,20 @@ import (
 )
 
 // A rule's comment says what the rule is, in the syntax of state.Rule: by that
-// it is known again. The one that adds flows also carries the generation.
+// it is known again. The one that adds flows also carries the generation. The
+// names in it stand in single quotes: nft prints a comment in double quotes,
+// knows no escape in them, and somebody may load again what it printed.
 const (
 	commentPrefix = state.TableName + ": "
 	generation    = " (generation "
 	commentMax    = 127 // NFTNL_UDATA_COMMENT_MAXLEN without the NUL: nft shows no longer one
 )
 
+// single turns the quotes of strconv.Quote into single ones.
+var single = strings.NewReplacer(`\\`, `\\`, `\"`, `\x22`, `"`, `'`)
+
 func comment(r state.Rule, gen string) string {
-	s := commentPrefix + r.String()
+	s := commentPrefix + single.Replace(r.String())
 	if r.Verdict == state.Add && gen != "" {
 		s += generation + gen + ")"
 	}
@@ -37,7 +42,7 @@ func readComment(s string) (r state.Rule, gen string, ok bool) {
 	return r, strings.TrimSuffix(gen, ")"), ok
 }
 
-// parseRule is the reverse of state.Rule's String.
+// parseRule is the reverse of state.Rule's String in single quotes.
 func parseRule(s string) (state.Rule, bool) {
 	var r state.Rule
 	for _, v := range []state.Verdict{state.Count, state.Return, state.Add} {
@@ -48,7 +53,7 @@ func parseRule(s string) (state.Rule, bool) {
 			r, ok = parseMatch(match)
 			r.Verdict = v
 			// Only what prints the same again was understood.
-			return r, ok && r.String() == s
+			return r, ok && single.Replace(r.String()) == s
 		}
 	}
 	return r, false
@@ -71,7 +76,7 @@ func parseMatch(s string) (r state.Rule, ok bool) {
 		}
 		value, not := strings.CutPrefix(value, "!= ")
 		if k == state.KeyIif || k == state.KeyOif {
-			name, err := strconv.Unquote(value)
+			name, err := strconv.Unquote(`"` + strings.TrimSuffix(strings.TrimPrefix(value, "'"), "'") + `"`)
 			return state.Rule{Key: k, Not: not, Value: name}, err == nil
 		}
 		return state.Rule{Key: k, Not: not, Value: value}, true

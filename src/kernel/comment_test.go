@@ -12,6 +12,8 @@ import (
 func TestCommentRoundTrip(t *testing.T) {
 	for _, r := range append(everyRule,
 		state.Rule{Key: state.KeyIif, Value: `odd "name"`, Verdict: state.Return},
+		state.Rule{Key: state.KeyIif, Value: `\"'\\'`, Verdict: state.Return},
+		state.Rule{Key: state.KeyOif, Value: "'\xff\x01é", Verdict: state.Return},
 		state.Rule{Key: state.KeyOif, Value: "a != b", Verdict: state.Add},
 		state.Rule{Key: state.KeyMark, Not: true, Value: "0xff", Verdict: state.Add},
 	) {
@@ -19,6 +21,9 @@ func TestCommentRoundTrip(t *testing.T) {
 			got, g, ok := readComment(comment(r, gen))
 			if r.Verdict != state.Add {
 				gen = ""
+			}
+			if strings.Contains(comment(r, gen), `"`) {
+				t.Errorf("%q: nft can't read again what it prints", comment(r, gen))
 			}
 			if !ok || got != r || g != gen {
 				t.Errorf("%q: got %+v generation %q ok %v, want %+v %q", comment(r, gen), got, g, ok, r, gen)
@@ -31,7 +36,7 @@ func TestCommentOfOthers(t *testing.T) {
 	for _, s := range []string{
 		"", "fastpath", "fastpath:", "fastpath: ", "counter", "!fw4: counter",
 		"fastpath: accept", "fastpath: meta mark return",
-		"fastpath: iifname eth0 return", "fastpath: ct mark and 1 return", "fastpath: ct helper exists",
+		"fastpath: iifname eth0 return", `fastpath: iifname "eth0" return`, "fastpath: ct mark and 1 return", "fastpath: ct helper exists",
 	} {
 		if r, _, ok := readComment(s); ok {
 			t.Errorf("%q was read as %+v", s, r)
@@ -67,6 +72,8 @@ func TestUserData(t *testing.T) {
 func TestLongestRule(t *testing.T) {
 	for _, r := range []state.Rule{
 		{Key: state.KeyIif, Not: true, Value: "123456789012345", Verdict: state.Add},
+		{Key: state.KeyOif, Value: strings.Repeat(`"`, 15), Verdict: state.Return},
+		{Key: state.KeyOif, Value: strings.Repeat("\xff", 15), Verdict: state.Return},
 		{Key: state.KeyL4Proto, Not: true, Value: "{ tcp, udp }", Verdict: state.Add},
 		{Key: state.KeyCtMark, Value: "0xffffffff", Verdict: state.Add},
 	} {

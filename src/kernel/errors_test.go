@@ -72,7 +72,7 @@ func TestPermission(t *testing.T) {
 	veth(t, "wan")
 	load(t, fw4Ruleset)
 	k := newKernel(t)
-	must(t, k.storeSaved(map[string]savedPort{"wan": {Index: link(t, observe(t, k), "wan").Index, Offloads: fraglist}}))
+	must(t, k.storeSaved(savedPorts{link(t, observe(t, k), "wan").Index: {Name: "wan", Offloads: fraglist}}))
 	before := run(t, "nft list ruleset")
 	drop(t)
 	_, look := k.Observe(state.Query{HookNumber: 2})

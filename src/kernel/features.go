@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -226,7 +227,7 @@ func (w *writer) bit(name string, on bool) {
 func values(o state.Offloads) [4]bool { return [4]bool{o.GRO, o.GROList, o.GROHW, o.LRO} }
 
 // change sets a port's features and reads them back: a driver may refuse
-// without saying so. It then puts them back and names those that did not follow.
+// without saying so. It then puts them back; the error is a *stayError.
 func (e *ethtool) change(index int, want state.Offloads) error {
 	before, err := e.of(index)
 	if err != nil || before.Offloads() == want {
@@ -248,7 +249,26 @@ func (e *ethtool) change(index int, want state.Offloads) error {
 	return err
 }
 
-// mismatch names the features that are not as wanted.
+// giveBack is change as far as the port follows: a feature that can't be had
+// any more (an XDP program forbids LRO) must not keep the others from coming back.
+func (e *ethtool) giveBack(index int, own state.Offloads) error {
+	err := e.change(index, own)
+	var stay *stayError
+	if errors.As(err, &stay) {
+		return errors.Join(err, e.change(index, stay.got))
+	}
+	return err
+}
+
+// stayError names the features that did not follow.
+type stayError struct {
+	names []string
+	got   state.Offloads // what the port had then
+}
+
+func (e *stayError) Error() string { return strings.Join(e.names, ", ") }
+
+// mismatch is a *stayError if f isn't as wanted.
 func mismatch(f state.Features, want state.Offloads) error {
 	var stay []string
 	now, to := values(f.Offloads()), values(want)
@@ -265,5 +285,5 @@ func mismatch(f state.Features, want state.Offloads) error {
 	if stay == nil {
 		return nil
 	}
-	return fmt.Errorf("%s", strings.Join(stay, ", "))
+	return &stayError{stay, f.Offloads()}
 }

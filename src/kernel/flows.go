@@ -9,10 +9,9 @@ import (
 	"fastpath/src/state"
 )
 
-// Flows lists the connections that are in a flowtable, ours or fw4's, from
-// conntrack: the kernel can't list a flowtable. Ports and encapsulation are
-// computed from routes and links, one route lookup per address.
-func (k *Kernel) Flows() ([]state.Flow, error) {
+// Connections lists the connections that are in a flowtable, ours or fw4's, from
+// conntrack: the kernel can't list a flowtable. Ports and encapsulation stay empty.
+func (k *Kernel) Connections() ([]state.Flow, error) {
 	const op = "list flows"
 	c, err := k.nfnetlink()
 	if err != nil {
@@ -28,12 +27,22 @@ func (k *Kernel) Flows() ([]state.Flow, error) {
 		f.Counted = f.Counted && counts
 		flows = append(flows, f)
 	})
-	if err != nil || len(flows) == 0 {
+	if err != nil {
 		return nil, refused(op, err)
+	}
+	return flows, nil
+}
+
+// Flows is Connections with the ports and the encapsulation. They are computed
+// from routes and links, one route lookup per address.
+func (k *Kernel) Flows() ([]state.Flow, error) {
+	flows, err := k.Connections()
+	if err != nil || len(flows) == 0 {
+		return nil, err
 	}
 	m, err := k.newMap()
 	if err != nil {
-		return nil, refused(op, err)
+		return nil, refused("list flows", err)
 	}
 	for i := range flows {
 		f := &flows[i]

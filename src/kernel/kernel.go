@@ -63,8 +63,8 @@ func (k *Kernel) Cleanup() error {
 	errs := []error{k.deleteTables()}
 	ports, err := k.loadSaved()
 	errs = append(errs, err)
-	for _, port := range sortedKeys(ports) {
-		errs = append(errs, refused("give "+port+" back its own settings", k.restore(port)))
+	for _, index := range sortedKeys(ports) {
+		errs = append(errs, refused("give "+ports[index].Name+" back its own settings", k.restoreIndex(index)))
 	}
 	return errors.Join(errs...)
 }

@@ -33,7 +33,7 @@ func (k *Kernel) Observe(q state.Query) (state.Observed, error) {
 	if err := k.addFeatures(seen.Links); err != nil {
 		return seen, refused("read the ports' features", err)
 	}
-	if seen.Saved, err = k.saved(); err != nil {
+	if seen.Saved, err = k.saved(seen.Links); err != nil {
 		return seen, refused("read what was saved", err)
 	}
 	// Without netifd's names the files of /etc/config still have some.

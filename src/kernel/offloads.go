@@ -31,33 +31,46 @@ func (k *Kernel) setOffloads(port string, want state.Offloads) error {
 	if err != nil {
 		return err
 	}
-	first := ports[port].Index != index
-	if first {
-		ports[port] = savedPort{Index: index, Offloads: now.Offloads()}
+	_, before := ports[index]
+	if !before {
+		ports[index] = savedPort{Name: port, Offloads: now.Offloads()}
 		if err := k.storeSaved(ports); err != nil {
 			return err
 		}
 	}
 	err = e.change(index, want)
-	if err == nil || !first {
+	if err == nil || before {
 		return err
 	}
 	// Not ours to give back, unless even the way back failed.
 	if after, lost := e.of(index); lost == nil && after.Offloads() == now.Offloads() {
-		delete(ports, port)
+		delete(ports, index)
 		err = errors.Join(err, k.storeSaved(ports))
 	}
 	return err
 }
 
-// restore gives a port what saved.json has for it and forgets it. A device
-// that is gone, or that has the name but is another one, needs nothing back.
+// restore gives a port what saved.json has for it. One that is gone needs
+// nothing back.
 func (k *Kernel) restore(port string) error {
+	index, err := k.indexOf(port)
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return k.restoreIndex(index)
+}
+
+// restoreIndex gives a device what saved.json has for it, and forgets it, also
+// when the device is gone. What a port does not take stays owed.
+func (k *Kernel) restoreIndex(index int) error {
 	ports, err := k.loadSaved()
 	if err != nil {
 		return err
 	}
-	p, ok := ports[port]
+	p, ok := ports[index]
 	if !ok {
 		return nil
 	}
@@ -66,10 +79,10 @@ func (k *Kernel) restore(port string) error {
 		return err
 	}
 	defer e.close()
-	if err := e.change(p.Index, p.Offloads); err != nil && !errors.Is(err, unix.ENODEV) {
+	if err := e.giveBack(index, p.Offloads); err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	delete(ports, port)
+	delete(ports, index)
 	return k.storeSaved(ports)
 }
 

@@ -134,18 +134,71 @@ func TestOffloadsVanish(t *testing.T) {
 		t.Errorf("setting a port that is gone: %v", err)
 	}
 	apply(t, k, state.RestoreOffloads{Port: "wan"})
-	// A port that was renamed is still the same one.
-	run(t, "ip link set lan down")
-	run(t, "ip link set lan name lan9")
-	apply(t, k, state.RestoreOffloads{Port: "lan"})
+}
+
+// TestOffloadsOfARenamedPort: a port that was renamed is still the same one,
+// whoever has its name now.
+func TestOffloadsOfARenamedPort(t *testing.T) {
+	inNamespace(t)
+	veth(t, "lan")
+	k := newKernel(t)
+	setByHand(t, k, "lan", fraglist)
+	apply(t, k, state.SetOffloads{Port: "lan", Want: bulk})
+	rename := func() {
+		for _, line := range []string{"lan down", "peer-lan name peer-lan9", "lan name lan9"} {
+			run(t, "ip link set "+line)
+		}
+	}
+	rename()
+	if o := observe(t, k); !reflect.DeepEqual(o.Saved, map[string]state.Offloads{"lan9": fraglist}) {
+		t.Errorf("saved %v, want lan9's", o.Saved)
+	}
+	apply(t, k, state.RestoreOffloads{Port: "lan9"})
 	if got := offloadsOf(t, k, "lan9"); got != fraglist {
 		t.Errorf("the renamed port has %v", got)
+	}
+	run(t, "ip link set lan9 name lan")
+	run(t, "ip link set peer-lan9 name peer-lan")
+	apply(t, k, state.SetOffloads{Port: "lan", Want: bulk})
+	rename()
+	veth(t, "lan")
+	setByHand(t, k, "lan", plainGRO)
+	apply(t, k, state.SetOffloads{Port: "lan", Want: bulk})
+	if o := observe(t, k); !reflect.DeepEqual(o.Saved, map[string]state.Offloads{"lan": plainGRO, "lan9": fraglist}) {
+		t.Errorf("saved %v, want both", o.Saved)
+	}
+	must(t, k.Cleanup())
+	if lan, lan9 := offloadsOf(t, k, "lan"), offloadsOf(t, k, "lan9"); lan != plainGRO || lan9 != fraglist {
+		t.Errorf("after cleanup lan has %v, lan9 %v", lan, lan9)
+	}
+}
+
+// TestRestoreAsFarAsItGoes: what a port can't take any more is named and stays
+// owed; the rest comes back.
+func TestRestoreAsFarAsItGoes(t *testing.T) {
+	inNamespace(t)
+	veth(t, "wan")
+	k := newKernel(t)
+	setByHand(t, k, "wan", bulk)
+	index, err := k.indexOf("wan")
+	must(t, err)
+	own := state.Offloads{GRO: true, LRO: true}
+	must(t, k.storeSaved(savedPorts{index: {Name: "wan", Offloads: own}}))
+	err = k.Apply(state.RestoreOffloads{Port: "wan", Saved: own})
+	if err == nil || !strings.HasSuffix(err.Error(), ": rx-lro stays off [fixed]") {
+		t.Errorf("error %v", err)
+	}
+	if got := offloadsOf(t, k, "wan"); got != plainGRO {
+		t.Errorf("wan has %v, want %v", got, plainGRO)
+	}
+	if o := observe(t, k); o.Saved["wan"] != own {
+		t.Errorf("saved %v, want %v", o.Saved, own)
 	}
 }
 
 func TestSavedFile(t *testing.T) {
 	k := newKernel(t)
-	ports := map[string]savedPort{"wan": {Index: 3, Offloads: fraglist}}
+	ports := savedPorts{3: {Name: "wan", Offloads: fraglist}}
 	must(t, k.storeSaved(ports))
 	got, err := k.loadSaved()
 	if err != nil || !reflect.DeepEqual(got, ports) {
@@ -153,9 +206,9 @@ func TestSavedFile(t *testing.T) {
 	}
 	write := func(s string) { must(t, os.WriteFile(k.savedPath(), []byte(s), 0o600)) }
 	for name, text := range map[string]string{
-		"another boot": `{"boot":"00000000-0000-0000-0000-000000000000","ports":{"wan":{"ifindex":3,"offloads":{}}}}`,
+		"another boot": `{"boot":"00000000-0000-0000-0000-000000000000","ports":{"3":{"name":"wan","offloads":{}}}}`,
 		"no ports":     `{"boot":"` + bootID() + `"}`,
-		"cut off":      `{"boot":"` + bootID() + `","ports":{"wan":{"ifin`,
+		"cut off":      `{"boot":"` + bootID() + `","ports":{"3":{"na`,
 		"empty":        "",
 	} {
 		write(text)

@@ -64,7 +64,7 @@ func loadedAccelerators(modules io.Reader) []string {
 func sessions(pppoe io.Reader) []state.Session {
 	var found []state.Session
 	for s := bufio.NewScanner(pppoe); s.Scan(); {
-		field := strings.Fields(s.Text())
+		field := strings.FieldsFunc(s.Text(), func(c rune) bool { return c == ' ' || c == '\t' }) // a name may have Unicode's
 		if len(field) != 3 {
 			continue
 		}

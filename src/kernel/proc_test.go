@@ -23,10 +23,12 @@ func TestSessions(t *testing.T) {
 	text := "Id       Address              Device\n" +
 		fmt.Sprintf("%08X 02:00:00:00:00:01 eth0.35\n", asPrinted(7)) +
 		fmt.Sprintf("%08X aa:bb:cc:dd:ee:ff     wan\n", asPrinted(0x1234)) +
+		fmt.Sprintf("%08X 02:00:00:00:00:02 a\u3000\u0085b\n", asPrinted(8)) +
 		"zzzzzzzz 02:00:00:00:00:01 bad\n00000001 02:00 bad\nshort\n"
 	want := []state.Session{
 		{ID: 7, Peer: [6]byte{2, 0, 0, 0, 0, 1}, Device: "eth0.35"},
 		{ID: 0x1234, Peer: [6]byte{0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}, Device: "wan"},
+		{ID: 8, Peer: [6]byte{2, 0, 0, 0, 0, 2}, Device: "a\u3000\u0085b"},
 	}
 	if got := sessions(strings.NewReader(text)); !slices.Equal(got, want) {
 		t.Errorf("sessions %+v, want %+v", got, want)

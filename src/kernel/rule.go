@@ -82,9 +82,10 @@ func matchOf(r state.Rule, id uint32) (match []expr.Any, set []byte, err error) 
 	case state.KeyIPsec:
 		return compare(&expr.Rt{Key: rtXfrm, Register: 1}, expr.CmpOpEq, []byte{1}), nil, nil
 	case state.KeyHelper:
-		// Without a helper the load itself ends the rule (nft_ct_get_eval).
+		// Without a helper the load itself ends the rule (nft_ct_get_eval), so any
+		// name will do that none has; nft doesn't take back an empty one.
 		load := &expr.Ct{Key: expr.CtKeyHELPER, Register: 1}
-		return compare(load, expr.CmpOpNeq, make([]byte, helperNameLen)), nil, nil
+		return compare(load, expr.CmpOpNeq, append([]byte("-"), make([]byte, helperNameLen-1)...)), nil, nil
 	}
 	match, err = numberMatch(r, op)
 	return match, nil, err

@@ -17,15 +17,18 @@ import (
 // savedFile is saved.json: the receive offloads that each port had before we
 // changed them. It is of no use after a reboot.
 type savedFile struct {
-	Boot  string               `json:"boot"` // /proc/sys/kernel/random/boot_id
-	Ports map[string]savedPort `json:"ports"`
+	Boot  string     `json:"boot"` // /proc/sys/kernel/random/boot_id
+	Ports savedPorts `json:"ports"`
 }
 
-// savedPort belongs to one netdev: the kernel gives an index once per boot, so
-// another device that has the port's name later is not taken for it. (The MAC
-// says less: netifd sets it, ports of a switch share it.)
+// savedPorts are by interface index: the kernel gives one once per boot, so a
+// port that was renamed is still the same one, and another device that has its
+// name now is not taken for it. (The MAC says less: netifd sets it, ports of a
+// switch share it.)
+type savedPorts map[int]savedPort
+
 type savedPort struct {
-	Index    int            `json:"ifindex"`
+	Name     string         `json:"name"` // at the time, for the reader
 	Offloads state.Offloads `json:"offloads"`
 }
 
@@ -38,10 +41,10 @@ func bootID() string {
 
 // loadSaved reads saved.json; a missing one is empty. One that can't be
 // understood is put aside, because every later step would fail on it.
-func (k *Kernel) loadSaved() (map[string]savedPort, error) {
+func (k *Kernel) loadSaved() (savedPorts, error) {
 	b, err := os.ReadFile(k.savedPath())
 	if errors.Is(err, fs.ErrNotExist) {
-		return map[string]savedPort{}, nil
+		return savedPorts{}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("saved settings: %w", err)
@@ -50,16 +53,16 @@ func (k *Kernel) loadSaved() (map[string]savedPort, error) {
 	if err := json.Unmarshal(b, &f); err != nil {
 		aside := k.savedPath() + ".broken"
 		k.log.Error("saved settings can't be read, ports keep what they have", "file", aside, "err", err)
-		return map[string]savedPort{}, os.Rename(k.savedPath(), aside)
+		return savedPorts{}, os.Rename(k.savedPath(), aside)
 	}
 	if f.Boot != bootID() || f.Ports == nil {
-		return map[string]savedPort{}, nil
+		return savedPorts{}, nil
 	}
 	return f.Ports, nil
 }
 
 // storeSaved replaces saved.json as a whole, or removes it with the last port.
-func (k *Kernel) storeSaved(ports map[string]savedPort) error {
+func (k *Kernel) storeSaved(ports savedPorts) error {
 	if err := k.inject("write saved.json"); err != nil {
 		return fmt.Errorf("saved settings: %w", err)
 	}
@@ -104,12 +107,15 @@ func replaceFile(path string, b []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// saved is what Observe tells.
-func (k *Kernel) saved() (map[string]state.Offloads, error) {
+// saved is what Observe tells: by the names that the devices have now. One that
+// is gone isn't among them; what it had stays in the file until Cleanup.
+func (k *Kernel) saved(links []state.Link) (map[string]state.Offloads, error) {
 	ports, err := k.loadSaved()
 	out := make(map[string]state.Offloads, len(ports))
-	for name, p := range ports {
-		out[name] = p.Offloads
+	for _, l := range links {
+		if p, ok := ports[l.Index]; ok {
+			out[l.Name] = p.Offloads
+		}
 	}
 	return out, err
 }

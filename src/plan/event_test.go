@@ -16,7 +16,7 @@ import (
 //
 //	kernel 6.12 | 7.3          what becomes of a listed device that goes
 //	KIND NAME [WORD…]          a new link; KIND is nic, wlan, wwan, dsa, lo or rtnetlink's
-//	                           on=LINK (or an index) in=BRIDGE tag=N qinq xdp mac=no
+//	                           on=LINK (or an index) in=BRIDGE tag=N qinq xdp mac=no down
 //	                           gro list hw lro: on; gro! …: on and fixed; -gro: off (NICs have gro)
 //	del, rename, join, leave   NAME [NEW | BRIDGE]
 //	ethtool NAME WORD…         the user's own change of offloads
@@ -165,6 +165,8 @@ func (r *router) property(l *state.Link, word string) (err error) {
 		l.XDP = 7
 	case "qinq":
 		l.QinQ = true
+	case "down":
+		l.Up = false
 	case "mac":
 		l.MAC = [6]byte{}
 	default:
@@ -195,6 +197,7 @@ func (r *router) del(name string) error {
 	index := l.Index
 	r.o.Links = slices.DeleteFunc(r.o.Links, func(l state.Link) bool { return l.Index == index })
 	delete(r.original, name)
+	delete(r.o.Saved, name)
 	if t := r.o.Table; t != nil && !r.keepsNames {
 		t.Flowtable.Devices = slices.DeleteFunc(t.Flowtable.Devices, func(d string) bool { return d == name })
 	}
@@ -217,18 +220,19 @@ func (r *router) del(name string) error {
 	return nil
 }
 
-// rename: a port whose offloads we hold is a new port under its new name; what
-// was saved waits under the old one.
+// rename: a port takes what was saved for it along.
 func (r *router) rename(from, to string) error {
 	l := r.link(from)
 	if l == nil || r.link(to) != nil {
 		return errNoDevice
 	}
 	l.Name = to
+	r.original[to] = r.original[from]
 	delete(r.original, from)
-	r.original[to] = l.Feature.Offloads()
-	if saved, ok := r.o.Saved[to]; ok {
-		r.original[to] = saved
+	delete(r.o.Saved, to)
+	if saved, ok := r.o.Saved[from]; ok {
+		r.o.Saved[to] = saved
+		delete(r.o.Saved, from)
 	}
 	if r.keepsNames {
 		return nil

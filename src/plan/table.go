@@ -4,20 +4,51 @@ package plan
 
 import (
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
+	"strings"
 
 	"fastpath/src/state"
 )
 
-// table is what is installed at hook h. Its generation is that of fw4's rules:
-// when they are loaded again, every flow has to be judged again.
+// table is what is installed at hook h.
 func (s *survey) table(h hook) *state.Table {
 	return &state.Table{
-		Generation: s.o.FW4.Generation,
+		Generation: s.generation(),
 		Flowtable:  state.Flowtable{Number: h.number, Devices: s.devices(), Counter: s.c.Main.Counters},
 		Rules:      s.rules(),
 	}
+}
+
+// generation changes when every flow has to be judged again: fw4's rules were
+// loaded again, or a PPPoE session came up or went. Kernels that write the PPPoE
+// header themselves (6.19 and later) keep the session's number in the flow and
+// never look whether it is still alive. A dial that fails brings no device up, and
+// disturbs nobody.
+func (s *survey) generation() string {
+	below := map[string]bool{} // links below a PPP device that is up and accelerated
+	for _, st := range s.stacks {
+		for _, e := range st.ends {
+			carries := false
+			for _, name := range e.path {
+				below[name] = below[name] || carries
+				l := s.t.byName[name]
+				carries = carries || st.slow == "" && l != nil && l.Kind == "ppp" && l.Up
+			}
+		}
+	}
+	var sessions []string
+	for _, session := range s.o.Sessions {
+		if below[session.Device] {
+			sessions = append(sessions, fmt.Sprint(session.ID, session.Peer, session.Device))
+		}
+	}
+	if sessions == nil {
+		return s.o.FW4.Generation
+	}
+	slices.Sort(sessions)
+	return fmt.Sprintf("%s-%08x", s.o.FW4.Generation, crc32.ChecksumIEEE([]byte(strings.Join(sessions, "\n"))))
 }
 
 // rules are chain forward's, in order: only established TCP and UDP, counted

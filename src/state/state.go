@@ -135,8 +135,9 @@ type State struct {
 
 // Table is inet fastpath: at most one flowtable and the chain forward.
 type Table struct {
-	// Generation is FW4.Generation at the time when the flows were learnt. It
-	// is kept in the kernel (in the flow rule's comment), never in memory.
+	// Generation is what FW4.Generation was, and which PPPoE sessions there
+	// were, when the flows were learnt. It is kept in the kernel (in the flow
+	// rule's comment), never in memory.
 	Generation string
 	Flowtable  Flowtable
 	Rules      []Rule // of chain forward, in order
