@@ -8,6 +8,8 @@ package control
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,18 +18,46 @@ import (
 )
 
 func TestControl(t *testing.T) {
-	prog := filepath.Join(t.TempDir(), "fastpath")
+	prog := daemon(t)
+	vm.EachKernel(t, func(t *testing.T, k vm.Kernel) {
+		vm.GoTest(t, config(t, k, prog), "./src/itest/control", ".")
+	})
+}
+
+// A kernel whose flowtables are modules that nobody has loaded.
+func TestWithoutFlowtable(t *testing.T) {
+	prog := daemon(t)
+	vm.EachKernel(t, func(t *testing.T, k vm.Kernel) {
+		if k.Modules == "" {
+			t.Log("flowtables are built into this kernel")
+			return
+		}
+		cfg := config(t, k, prog)
+		cfg.Env = append(cfg.Env, "FLOWTABLE=missing")
+		cfg.Modules = slices.DeleteFunc(vm.DefaultModules(), func(m string) bool {
+			return m == "nft_flow_offload" || strings.HasPrefix(m, "nf_flow_table")
+		})
+		vm.GoTest(t, cfg, "./src/itest/control", "^TestWithoutFlowtable$")
+	})
+}
+
+// daemon builds fastpath.
+func daemon(t *testing.T) (prog string) {
+	prog = filepath.Join(t.TempDir(), "fastpath")
 	if err := vm.GoBuild(prog, "./src/cmd/fastpath"); err != nil {
 		t.Fatal(err)
 	}
-	vm.EachKernel(t, func(t *testing.T, k vm.Kernel) {
-		cfg, err := topo.VM(k, t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Files["/usr/sbin/fastpath"] = prog
-		cfg.Env = append(cfg.Env, "KERNEL="+k.Name)
-		cfg.Timeout = 20 * time.Minute
-		vm.GoTest(t, cfg, "./src/itest/control", ".")
-	})
+	return prog
+}
+
+// config is a VM of a router with the program on it.
+func config(t *testing.T, k vm.Kernel, prog string) vm.Config {
+	cfg, err := topo.VM(k, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Files["/usr/sbin/fastpath"] = prog
+	cfg.Env = append(cfg.Env, "KERNEL="+k.Name)
+	cfg.Timeout = 20 * time.Minute
+	return cfg
 }
