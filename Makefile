@@ -54,6 +54,7 @@ lint: ## gofmt, go vet, staticcheck, shellcheck, busybox ash -n
 	@fmt=$$(gofmt -l src package hotplug files); [ -z "$$fmt" ] || { echo "gofmt would change:" $$fmt; exit 1; }
 	go vet ./...
 	go vet -tags guest ./src/itest/...
+	@echo "staticcheck: its first run downloads and compiles it, a silent minute or two"
 	go run $(STATICCHECK) ./...
 	go run $(STATICCHECK) -tags guest ./src/itest/...
 	shellcheck -s dash $(ASH_SCRIPTS)
@@ -77,10 +78,10 @@ test: export FASTPATH_LONG := 1
 test: deps ## everything; MUSTRUN=1 makes a test that can't run a failure
 	@.ci/stages lint unit engines fuzz size generate-check vm
 
-demo: deps build ## a PPPoE-over-VLAN router in a VM, before and after (KERNEL=path for another kernel)
-	go run ./src/itest/demo/host
+demo: deps build/amd64/fastpath ## a PPPoE-over-VLAN router in a VM is accelerated (KERNEL=path for another kernel)
+	go run ./src/itest/demo/host build/amd64/fastpath
 
-bench: deps build ## router CPU per packet of each engine: bench/results.json
+bench: deps ## router CPU per packet of each engine: bench/results.json
 	go run ./src/itest/bench
 
 ipk: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)

@@ -4,6 +4,7 @@ package vm
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ func NeedKernel(t *testing.T, name string) Kernel {
 	_, err := exec.LookPath("qemu-system-x86_64")
 	testkit.Need(t, err == nil, "no qemu-system-x86_64")
 	k, err := Find(name)
-	testkit.Need(t, !errors.Is(err, ErrNoKernel), "no kernel "+name)
+	testkit.Need(t, !errors.Is(err, ErrNoKernel), fmt.Sprint(err))
 	if err != nil {
 		t.Fatal(err)
 	}

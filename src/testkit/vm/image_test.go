@@ -4,6 +4,7 @@ package vm
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,7 +68,7 @@ func TestArchiveErrors(t *testing.T) {
 func TestFindModules(t *testing.T) {
 	for _, name := range []string{"6.1", "6.12"} {
 		k, err := Find(name)
-		testkit.Need(t, err == nil, "no kernel "+name)
+		testkit.Need(t, err == nil, fmt.Sprint(err))
 		modules, err := findModules(k.Modules, DefaultModules())
 		if err != nil {
 			t.Fatal(err)

@@ -48,7 +48,9 @@ func Find(name string) (Kernel, error) {
 		return debianKernel(name, pkg)
 	}
 	k := Kernel{Name: name, Image: name, Modules: os.Getenv("MODULES")}
+	hint := "it is neither 6.1, 6.12, early nor a file"
 	if name == "early" {
+		hint = "no distribution has one, EARLY_KERNEL=path names one"
 		root, err := RepoRoot()
 		if err != nil {
 			return Kernel{}, err
@@ -59,7 +61,7 @@ func Find(name string) (Kernel, error) {
 		}
 	}
 	if _, err := os.Stat(k.Image); err != nil {
-		return Kernel{}, fmt.Errorf("kernel %s: %w: %w", name, ErrNoKernel, err)
+		return Kernel{}, fmt.Errorf("kernel %s: %w (%s): %w", name, ErrNoKernel, hint, err)
 	}
 	return k, nil
 }

@@ -12,20 +12,20 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
-	"time"
 
 	"fastpath/src/itest/topo"
 )
 
 const drawing = `
-  host1 --- lan1 \                                            / the server
-                  br-lan   router   pppoe-wan                 | %-14s
-  host2 --- lan2 /         NAT for      |                     | %s
-                           IPv4      wan.35                  provider
-                                        |                     |
-  host1 %-14s             wan --- VLAN 35, PPPoE --- line
-  host2 %-14s
+  LAN                             router                                  provider
+                                               wan ------- the wire ------- line
+  host1 %-14s -- lan1 \
+                                br-lan - NAT - wan.35 ---- VLAN 35 -------- line.35
+  host2 %-14s -- lan2 /
+                                               pppoe-wan - PPPoE session -- pppoe-line
+
+                                               the server: %s, %s
+
 `
 
 func main() {
@@ -40,7 +40,8 @@ func main() {
 
 func run(hook string) (err error) {
 	heading("Topology: a VM with real pppd, pppoe-server for the discovery, PPPoE in the kernel at both ends")
-	fmt.Printf(drawing, topo.Serverv4, topo.Serverv6, topo.Host1v4, topo.Host2v4)
+	fmt.Printf(drawing, topo.Host1v4, topo.Host2v4, topo.Serverv4, topo.Serverv6)
+	fmt.Println("   Building it; pppd dials.")
 	n, err := topo.Build(topo.PPPoEVLAN, topo.Virtio)
 	if err != nil {
 		return err
@@ -96,19 +97,8 @@ func traffic(n *topo.Net, d *daemon) error {
 	if doc.Report.Hook != d.hook {
 		errs = append(errs, fmt.Errorf("fastpath went from hook %s to %s", d.hook, doc.Report.Hook))
 	}
-	heading("Result: hook %s (%s)", doc.Report.Hook, doc.Report.HookReason)
+	heading("Result: hook %s", doc.Report.Hook)
+	fmt.Printf("%s\n", indent(doc.Report.HookReason))
 	printTable(done)
 	return errors.Join(errs...)
-}
-
-var started = time.Now()
-
-func heading(format string, args ...any) {
-	fmt.Printf("\n== %s  [%.0f s]\n", fmt.Sprintf(format, args...), time.Since(started).Seconds())
-}
-
-// indent sets a program's output off from ours.
-func indent(text string) string {
-	text = strings.TrimRight(text, "\n")
-	return "   | " + strings.ReplaceAll(text, "\n", "\n   | ") + "\n"
 }

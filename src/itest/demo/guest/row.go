@@ -120,7 +120,7 @@ func (r *row) verdict() error {
 
 func printTable(rows []row) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "flow\tsent MB\treceived MB\tslow path packets\tbytes\tshare\tlongest gap ms\tMbit/s\t")
+	fmt.Fprint(w, "flow\tsent MB\treceived MB\tslow packets\tslow bytes\tshare\tlongest gap ms\tMbit/s\t")
 	if rows[0].early {
 		fmt.Fprint(w, "tcpdump saw\t")
 	}
@@ -139,6 +139,10 @@ func printTable(rows []row) {
 		fmt.Fprintf(w, "%s\t\n", verdict)
 	}
 	w.Flush()
-	fmt.Printf("   After the first %d packets of each flow. Sent and received: payload. Slow path: the first rule of a\n"+
-		"   chain at hook forward, both ways. GSO, TSO and GRO are off at the hosts and the server.\n", gen.WarmPackets)
+	fmt.Printf("\n   Measured after the first %d packets of each flow. Sent and received: payload. Slow: what the first rule\n"+
+		"   at hook forward counted, both ways. GSO, TSO and GRO are off at the hosts and the server. Mbit/s and\n"+
+		"   gaps are those of an emulated CPU.\n", gen.WarmPackets)
+	if rows[0].early {
+		fmt.Printf("   tcpdump saw: packets at the router's ingress ports; at early_ingress only those of the slow path.\n")
+	}
 }

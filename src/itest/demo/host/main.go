@@ -2,7 +2,8 @@
 
 // Command host is `make demo`: it boots a VM for each kernel and runs the
 // guest program in it, which shows a router with PPPoE on a VLAN being
-// accelerated. KERNEL=NAME or KERNEL=PATH picks one kernel (see package vm).
+// accelerated by the fastpath that it is given (amd64). KERNEL=NAME or
+// KERNEL=PATH picks one kernel (see package vm).
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -49,6 +51,9 @@ func wantHook(kernel string) string {
 }
 
 func run(ctx context.Context) error {
+	if len(os.Args) != 2 {
+		return errors.New("usage: host FASTPATH (the program to show, as make demo builds it)")
+	}
 	start := time.Now()
 	dir, err := os.MkdirTemp("", "fastpath-demo-")
 	if err != nil {
@@ -56,49 +61,86 @@ func run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	var errs []error
+	var summary strings.Builder
 	for _, name := range kernels() {
-		fmt.Printf("\n#### The demo on kernel %s: building, then booting a VM (emulated: some ten seconds)\n\n", name)
-		k, err := vm.Find(name)
+		fmt.Printf("\n#### The demo on kernel %s\n\n", name)
+		k, err := find(name)
 		if errors.Is(err, vm.ErrNoKernel) && os.Getenv("KERNEL") == "" && os.Getenv("MUSTRUN") != "1" {
-			fmt.Printf("NOT SHOWN: %v\n", err)
+			fmt.Printf("   not shown: %v\n", err)
+			fmt.Fprintf(&summary, "  kernel %-6s NOT SHOWN, see above why\n", name)
 			continue
 		}
 		if err == nil {
 			err = demo(ctx, k, dir)
 		}
+		verdict := "passed"
 		if err != nil {
-			errs = append(errs, fmt.Errorf("kernel %s: %w", name, err))
+			verdict = "FAILED"
+			errs = append(errs, err)
 		}
+		fmt.Fprintf(&summary, "  kernel %-6s %s\n", name, verdict)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	fmt.Printf("\nAll of it took %.0f s.\n", time.Since(start).Seconds())
+	fmt.Printf("\n#### The demo took %.0f s\n\n%s", time.Since(start).Seconds(), &summary)
 	return errors.Join(errs...)
+}
+
+// step does what may take a while, and says so now and every 20 s.
+func step(what string, do func() error) error {
+	start := time.Now()
+	fmt.Println("  ", what)
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(20 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				fmt.Printf("   … %.0f s\n", time.Since(start).Seconds())
+			}
+		}
+	}()
+	defer close(done)
+	return do()
+}
+
+func find(name string) (k vm.Kernel, err error) {
+	what := "finding the kernel"
+	if name == "6.1" || name == "6.12" {
+		what = "finding Debian's kernel package; its first use downloads 100 MB"
+	}
+	err = step(what, func() error {
+		k, err = vm.Find(name)
+		return err
+	})
+	return k, err
 }
 
 // demo runs the guest program on one kernel.
 func demo(ctx context.Context, k vm.Kernel, dir string) error {
-	cfg, err := topo.VM(k, dir)
-	if err != nil {
-		return err
-	}
-	for _, p := range []struct{ dest, pkg string }{
-		{"/usr/sbin/fastpath", "./src/cmd/fastpath"},
-		{"/job/demo", "./src/itest/demo/guest"},
-	} {
-		prog := filepath.Join(dir, filepath.Base(p.dest))
-		if err := vm.GoBuild(prog, p.pkg); err != nil {
+	var cfg vm.Config
+	err := step("building the programs of the VM", func() (err error) {
+		if cfg, err = topo.VM(k, dir); err != nil {
 			return err
 		}
-		cfg.Files[p.dest] = prog
+		cfg.Files["/usr/sbin/fastpath"] = os.Args[1]
+		cfg.Files["/job/demo"] = filepath.Join(dir, "demo")
+		return vm.GoBuild(cfg.Files["/job/demo"], "./src/itest/demo/guest")
+	})
+	if err != nil {
+		return err
 	}
 	cfg.Programs = append(cfg.Programs, "tcpdump")
 	cfg.Args = []string{"/job/demo", "-hook=" + wantHook(k.Name)}
 	cfg.Timeout = 30 * time.Minute
+	fmt.Println("   booting it (its CPU is emulated: this takes some ten seconds)")
 	status, err := vm.Run(ctx, cfg, os.Stdout)
 	if err == nil && status != 0 {
-		err = errors.New("the demo failed, see above")
+		err = fmt.Errorf("kernel %s: failed, see above", k.Name)
 	}
 	return err
 }
