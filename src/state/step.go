@@ -60,8 +60,15 @@ func (RestoreOffloads) step() {}
 
 func (s ReplaceTable) String() string {
 	f := s.Table.Flowtable
-	return fmt.Sprintf("install table inet %s: flowtable at hook %d on %s, %d rules",
-		TableName, f.Number, strings.Join(f.Devices, ", "), len(s.Table.Rules))
+	return fmt.Sprintf("install table inet %s: flowtable at %s on %s, %d rules",
+		TableName, f.hook(), strings.Join(f.Devices, ", "), len(s.Table.Rules))
+}
+
+func (f Flowtable) hook() string {
+	if f.Number == NumberIngress {
+		return string(HookIngress)
+	}
+	return fmt.Sprintf("%s (number %d)", HookEarly, f.Number)
 }
 
 func (DeleteTable) String() string { return "remove table inet " + TableName }

@@ -22,7 +22,7 @@ func (d Document) WriteText(w io.Writer) error {
 		d.writeTraffic(&b)
 	}
 	for _, p := range d.Report.Ports {
-		writePort(&b, p)
+		writePort(&b, p, d.Report.HookReason)
 	}
 	writeList(&b, "Configuration problems ("+d.Config.inForce()+")", d.Config.Problems)
 	writeList(&b, "Problems", d.problems())
@@ -74,7 +74,8 @@ func (d Document) writeTraffic(b *strings.Builder) {
 	fmt.Fprintf(b, "  slow path %s (counted), fast path %s (computed)\n", s.Slow, s.Accelerated)
 }
 
-func writePort(b *strings.Builder, p state.PortReport) {
+// writePort leaves out a hook's reason that the first line has told already.
+func writePort(b *strings.Builder, p state.PortReport, told string) {
 	fmt.Fprintf(b, "\n%s", p.Name)
 	if p.Networks != "" {
 		fmt.Fprintf(b, " (%s)", p.Networks)
@@ -87,6 +88,9 @@ func writePort(b *strings.Builder, p state.PortReport) {
 		if value != "" {
 			fmt.Fprintf(b, "  %-8s %s%s\n", what, value, reason(why))
 		}
+	}
+	if p.HookReason == told {
+		p.HookReason = ""
 	}
 	row("hook", string(p.Hook), p.HookReason)
 	row("receive", p.Receive, p.ReceiveReason)

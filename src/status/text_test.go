@@ -47,7 +47,8 @@ func router() Document {
 				{Name: "eth0", Networks: "wan", Path: "pppoe-wan / eth0.35 / eth0", Hook: state.HookIngress,
 					Receive: "keep", ReceiveReason: "nothing to gain by bulks without early_ingress", Engine: "flowtable", EngineReason: "the default"},
 				{Name: "lan1", Networks: "lan", Path: "br-lan / lan1", Hook: state.HookIngress,
-					Receive: "fraglist", ReceiveReason: "option receive 'fraglist'", Engine: "flowtable", EngineReason: "the default"},
+					HookReason: "early_ingress: the kernel doesn't have it (EOPNOTSUPP, errno 95)", // told above
+					Receive:    "fraglist", ReceiveReason: "option receive 'fraglist'", Engine: "flowtable", EngineReason: "the default"},
 				{Name: "lan2", Networks: "lan", Path: "br-lan / lan2", Hook: state.HookOff, HookReason: "the device is down",
 					Receive: "keep", Engine: "none", EngineReason: "option engine 'none'"},
 			},
@@ -63,7 +64,7 @@ func router() Document {
 		},
 		Look: Look{Time: began.Add(time.Hour), Count: 61, Problems: []string{}},
 		Plan: Plan{Time: began, Steps: []Step{
-			{Text: "install table inet fastpath: flowtable at hook 0 on eth0, lan1, 9 rules"},
+			{Text: "install table inet fastpath: flowtable at ingress on eth0, lan1, 9 rules"},
 			{Text: "set lan1: rx-gro on, rx-gro-list on, rx-gro-hw off, rx-lro off"}}},
 		Config: Config{InForce: AsWritten, Problems: []string{}},
 	}

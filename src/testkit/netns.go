@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,7 +29,7 @@ func MakeNetns(label string) (*Netns, error) {
 		return nil, err
 	}
 	if _, err := n.Sh("ip link set lo up"); err != nil {
-		return nil, err
+		return nil, errors.Join(err, n.Delete())
 	}
 	return n, nil
 }

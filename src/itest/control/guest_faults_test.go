@@ -130,12 +130,14 @@ func TestOddNames(t *testing.T) {
 func (r *router) oddPorts(t *testing.T) (taken []string) {
 	t.Helper()
 	for _, name := range oddNames {
-		command := []string{"link", "add", "name", name, "type", "dummy"}
+		var err error
 		if len(taken) < 2 {
-			command = []string{"link", "set", "dev", []string{"lan1", "lan2"}[len(taken)], "name", name}
+			err = r.rename([]string{"lan1", "lan2"}[len(taken)], name)
+		} else {
+			err = r.Router.Command("ip", "link", "add", "name", name, "type", "dummy").Run()
 		}
-		if out, err := r.Router.Command("ip", command...).CombinedOutput(); err != nil {
-			t.Logf("refused as a name: %q: %s", name, out)
+		if err != nil {
+			t.Logf("refused as a name: %q: %v", name, err)
 			continue
 		}
 		taken = append(taken, name)
@@ -153,8 +155,8 @@ func (r *router) renameBack(t *testing.T, ports []string) {
 		if r.Router.Command("ip", "link", "show", "dev", name).Run() == nil {
 			continue
 		}
-		if out, err := r.Router.Command("ip", "link", "set", "dev", ports[i], "name", name).CombinedOutput(); err != nil {
-			t.Errorf("rename %q back: %v: %s", ports[i], err, out)
+		if err := r.rename(ports[i], name); err != nil {
+			t.Errorf("rename %q back: %v", ports[i], err)
 		}
 	}
 }

@@ -5,7 +5,6 @@
 package control
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -86,25 +85,22 @@ func TestPortGoesAndComes(t *testing.T) {
 // A device that comes after the start joins.
 func TestLateDevice(t *testing.T) {
 	r := build(t, topo.Bridge)
-	r.Router.Run(t, "ip link set lan2 nomaster\n"+rename("lan2", "other"))
+	r.Router.Run(t, "ip link set lan2 nomaster")
+	r.renamed(t, "lan2", "other")
 	r.start(t)
 	r.want(t, "lan1", "wan")
-	r.Router.Run(t, rename("other", "lan2")+"ip link set lan2 master br-lan")
+	r.renamed(t, "other", "lan2")
+	r.Router.Run(t, "ip link set lan2 master br-lan")
 	t.Logf("joined after %v", r.want(t, "lan1", "lan2", "wan"))
 	c := r.transfer(topo.Serverv4, false, true, 2_000_000)
 	c.Client = r.Host2
 	r.accelerated(t, c)
 	// 6.12 follows a renamed device, 7.3 keeps the old name: both must end in the list of what is.
-	r.Router.Run(t, rename("lan2", "lan9"))
+	r.renamed(t, "lan2", "lan9")
 	r.want(t, "lan1", "lan9", "wan")
 	r.accelerated(t, c)
-	r.Router.Run(t, rename("lan9", "lan2")) // as the topology wants it back
+	r.renamed(t, "lan9", "lan2") // as the topology wants it back
 	r.want(t, "lan1", "lan2", "wan")
-}
-
-// rename is the commands for it; up to 6.1 a device has to be down for that.
-func rename(from, to string) string {
-	return fmt.Sprintf("ip link set %[1]s down\nip link set %[1]s name %[2]s\nip link set %[2]s up\n", from, to)
 }
 
 // `fw4 flush` deletes every table; the daemon says so, leaves the router alone,

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -266,3 +267,30 @@ func (r *router) reload(t *testing.T) {
 
 // early says whether this kernel has the early_ingress hook.
 func early() bool { return os.Getenv("KERNEL") == "early" }
+
+// rename gives a device of the router another name; up to kernel 6.1 it has to
+// be down for that.
+func (r *router) rename(from, to string) error {
+	set := func(device string, what ...string) error {
+		out, err := r.Router.Command("ip", append([]string{"link", "set", "dev", device}, what...)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	if err := set(from, "down"); err != nil {
+		return err
+	}
+	if err := set(from, "name", to); err != nil {
+		return errors.Join(err, set(from, "up"))
+	}
+	return set(to, "up")
+}
+
+// renamed is rename that must succeed.
+func (r *router) renamed(t *testing.T, from, to string) {
+	t.Helper()
+	if err := r.rename(from, to); err != nil {
+		t.Fatalf("rename %q to %q: %v", from, to, err)
+	}
+}
