@@ -30,7 +30,7 @@ const (
 	firstPort = 1024
 	natPort   = 20000
 	lift      = -10 // to nice values, so that the rest of the machine disturbs less
-	workerGap = 10  // how much nicer a worker is than NAPI
+	workerGap = 1   // a worker comes after NAPI, but not so far that a flood starves it
 )
 
 // variant is one way of forwarding.
