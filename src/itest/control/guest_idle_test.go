@@ -88,10 +88,10 @@ func (r *router) storm(t *testing.T) int64 {
 	return slow
 }
 
-// An idle router stays idle and small: it wakes up once a minute. CPU is logged
-// only, since this one is emulated; where a look takes it longer than a minute's
-// work may take, Go's own clock thread ticks on meanwhile, and the number of
-// switches says nothing.
+// An idle router stays idle and small: it wakes up once a minute. CPU and
+// switches are logged only, since this CPU is emulated: where a look takes it
+// longer than a minute's work may take, Go's own clock thread ticks on meanwhile.
+// Their budget is held on a real CPU, by TestIdle of src/cmd/fastpath.
 func TestIdle(t *testing.T) {
 	r := build(t, topo.PPPoEVLAN)
 	r.start(t)
@@ -109,12 +109,9 @@ func TestIdle(t *testing.T) {
 	cpu = r.cpu(t) - cpu
 	rss := r.procNumber(t, "status", `VmRSS:\s*(\d+) kB`)
 	t.Logf("60 s without flows: %d voluntary switches %v, %v of emulated CPU, VmRSS %d kB", switches, steps, cpu, rss)
-	if switches > 120 && cpu <= 50*time.Millisecond {
-		t.Errorf("%d voluntary switches in 60 s, want at most 120", switches)
-	}
 	const asleep = 10 // switches in 5 s: less than a look or a sample takes
-	if awake := slices.DeleteFunc(slices.Clone(steps), func(n int) bool { return n < asleep }); len(awake) > 2 {
-		t.Errorf("awake in %d of 12 times 5 s, want at most 2: the minute's look may begin in one and end in the next", len(awake))
+	if awake := slices.DeleteFunc(slices.Clone(steps), func(n int) bool { return n < asleep }); len(awake) > 4 {
+		t.Errorf("awake in %d of 12 times 5 s, want at most 4: a look or a sample may begin in one and end in the next", len(awake))
 	}
 	if rss > 12<<10 {
 		t.Errorf("VmRSS %d kB, want at most 12 MB", rss)

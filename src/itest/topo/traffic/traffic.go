@@ -50,6 +50,12 @@ type Result struct {
 	Elapsed        time.Duration
 }
 
+// MostSlow is how many bytes may take the slow path where a transfer of some
+// megabytes counts as accelerated: one percent, and once what is in flight
+// while the kernel takes a flow off (a neighbour was looked up anew, say) and
+// learns it again.
+func (r Result) MostSlow() int64 { return r.Sent/100 + 64<<10 }
+
 // String is the transfer in words: "TCP up IPv4".
 func (t Transfer) String() string {
 	proto, way, family := "TCP", "down", "IPv6"
