@@ -50,22 +50,22 @@ func TestRunFailures(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
 		timeout      time.Duration
-		check        func(status int, err error) bool
+		check        func(status int, err error, out string) bool
 	}{
-		{"signal", "kill -9 $$", 0, func(s int, err error) bool { return err == nil && s == 128+9 }},
-		{"panic", "echo before; echo c > /proc/sysrq-trigger", 0, func(_ int, err error) bool {
+		{"signal", "kill -9 $$", 0, func(s int, err error, _ string) bool { return err == nil && s == 128+9 }},
+		{"panic", "echo before; echo c > /proc/sysrq-trigger", 0, func(_ int, err error, out string) bool {
 			var died *DiedError
-			return errors.As(err, &died) && strings.Contains(strings.Join(died.Last, "\n"), "before")
+			return errors.As(err, &died) && strings.Contains(strings.Join(died.Last, "\n"), "Call Trace") && strings.Contains(out, "before")
 		}},
-		{"time out", "sleep 10000", 20 * time.Second, func(_ int, err error) bool {
+		{"time out", "sleep 10000", 20 * time.Second, func(_ int, err error, _ string) bool {
 			var died *DiedError
 			return errors.As(err, &died) && errors.Is(err, context.DeadlineExceeded)
 		}},
-		{"kernel bug", "echo '<4>WARNING: CPU: 0 PID: 1 at made/up.c' > /dev/kmsg", 0, func(_ int, err error) bool {
+		{"kernel bug", "echo '<4>WARNING: CPU: 0 PID: 1 at made/up.c' > /dev/kmsg", 0, func(_ int, err error, _ string) bool {
 			var warn *WarningsError
 			return errors.As(err, &warn) && warn.Count == 1
 		}},
-		{"no such program", "", 0, func(s int, err error) bool { return err == nil && s == 125 }},
+		{"no such program", "", 0, func(s int, err error, _ string) bool { return err == nil && s == 125 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := []string{"sh", "-c", c.script}
@@ -76,7 +76,7 @@ func TestRunFailures(t *testing.T) {
 			status, err := Run(t.Context(), Config{
 				Kernel: k, Modules: []string{}, Programs: []string{"busybox"}, Args: args, Timeout: c.timeout,
 			}, &out)
-			if !c.check(status, err) {
+			if !c.check(status, err, out.String()) {
 				t.Errorf("status %d, error %v\n%s", status, err, &out)
 			}
 		})
