@@ -33,7 +33,9 @@ var rooms = map[string][]string{
 	"src/xsk":          {},
 	"src/bpf":          {},
 	"src/forward":      {"src/packet", "src/flow"},
-	"src/cmd/fastpath": {"src/uci", "src/config", "src/state", "src/plan", "src/kernel", "src/agent", "src/status", "src/packet", "src/flow", "src/xsk", "src/bpf", "src/forward"},
+	"src/flowsync":     {"src/packet", "src/state"},
+	"src/engine":       {"src/state", "src/packet", "src/flow", "src/xsk", "src/bpf", "src/forward", "src/flowsync"},
+	"src/cmd/fastpath": {"src/uci", "src/config", "src/state", "src/plan", "src/kernel", "src/agent", "src/status", "src/engine"},
 }
 
 // testRooms hold nothing but tests and what tests share. No room imports them.
@@ -46,6 +48,7 @@ var foreign = []string{
 	"github.com/coreos/go-systemd/v22",
 	"github.com/cilium/ebpf",
 	"github.com/safchain/ethtool",
+	"github.com/ti-mo/conntrack",
 	"golang.org/x/sys",
 	xdp,
 }

@@ -57,6 +57,9 @@ type Observed struct {
 	Saved map[string]Offloads
 	// Accelerators are other accelerators' kernel modules that are loaded.
 	Accelerators []string
+	// Engines are ours that run now, Refused those that can't, by port.
+	Engines map[string]Engine
+	Refused map[string]Refusal
 }
 
 // Link is one netdev as rtnetlink, sysfs and ethtool tell it.
@@ -131,6 +134,7 @@ type State struct {
 	Table    *Table
 	Checks   []string            // sorted device names
 	Features map[string]Offloads // by port; a port that isn't here is left (or given back) as it was
+	Engines  map[string]Engine   // by port
 }
 
 // Table is inet fastpath: at most one flowtable and the chain forward.
@@ -159,9 +163,10 @@ const (
 	ChainPriority = 10
 )
 
-// Flow is one connection that a flowtable carries, as conntrack tells it. A
-// flowtable can't be listed itself (facts of the kernel, README).
+// Flow is one accelerated connection. Of one that a flowtable carries,
+// conntrack tells; a flowtable can't be listed itself (facts of the kernel, README).
 type Flow struct {
+	Engine  string `json:"engine"` // flowtable, xdp, afxdp
 	Family  string `json:"family"` // ipv4, ipv6
 	Proto   string `json:"proto"`  // tcp, udp
 	Orig    Tuple  `json:"orig"`
@@ -170,9 +175,10 @@ type Flow struct {
 	Counted bool   `json:"counted"` // nf_conntrack_acct and the flowtable's counter are on
 	// In, Out and Encap are computed by us from routes and links; the kernel
 	// doesn't tell. In is the port of the originator.
-	In    string `json:"in_computed"`
-	Out   string `json:"out_computed"`
-	Encap string `json:"encap_computed"`
+	In    string  `json:"in_computed"`
+	Out   string  `json:"out_computed"`
+	Encap string  `json:"encap_computed"`
+	Idle  float64 `json:"idle_seconds,omitempty"` // of an engine's flow; measured every 10 s
 }
 
 // Tuple is one direction of a flow.
@@ -191,6 +197,9 @@ type Counters struct {
 	SlowPackets uint64 // established TCP and UDP packets that reached chain forward
 	SlowBytes   uint64
 	Ports       map[string]PortCounters
+	Engines     map[string]EngineCounters // by port
+	EngineFlows int                       // connections that engines carry
+	EngineFull  uint64                    // connections that found no room in an engine
 }
 
 // PortCounters is one port's part of Counters.

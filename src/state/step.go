@@ -46,6 +46,13 @@ type (
 		Port  string
 		Saved Offloads
 	}
+	// StartEngine puts an engine on a port.
+	StartEngine struct {
+		Port string
+		Want Engine
+	}
+	// StopEngine takes it off; its flows go back to the slow path.
+	StopEngine struct{ Port string }
 )
 
 func (ReplaceTable) step()    {}
@@ -57,6 +64,8 @@ func (AddCheck) step()        {}
 func (RemoveCheck) step()     {}
 func (SetOffloads) step()     {}
 func (RestoreOffloads) step() {}
+func (StartEngine) step()     {}
+func (StopEngine) step()      {}
 
 func (s ReplaceTable) String() string {
 	f := s.Table.Flowtable
@@ -100,4 +109,20 @@ func (o Offloads) String() string {
 	on := map[bool]string{true: "on", false: "off"}
 	return fmt.Sprintf("rx-gro %s, rx-gro-list %s, rx-gro-hw %s, rx-lro %s",
 		on[o.GRO], on[o.GROList], on[o.GROHW], on[o.LRO])
+}
+
+func (s StartEngine) String() string { return fmt.Sprintf("start engine %v on %s", s.Want, s.Port) }
+
+func (s StopEngine) String() string { return "stop the engine of " + s.Port }
+
+// String is the engine with what isn't the default.
+func (e Engine) String() string {
+	s := e.Kind
+	if e.Generic {
+		s += " (generic mode)"
+	}
+	if e.ZeroCopy {
+		s += " (zero copy)"
+	}
+	return s
 }
