@@ -138,10 +138,13 @@ type Interface struct {
 }
 
 // L3Device is the device that carries the interface's addresses by netifd's
-// naming: pppoe-NAME for PPPoE, else the device itself.
+// naming: pppoe-NAME for PPPoE, ds-NAME for DS-Lite, else the device itself.
 func (i Interface) L3Device() string {
-	if i.Proto == "pppoe" {
+	switch i.Proto {
+	case "pppoe":
 		return "pppoe-" + i.Name
+	case "dslite":
+		return "ds-" + i.Name
 	}
 	return i.Device
 }

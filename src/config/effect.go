@@ -17,11 +17,6 @@ func (c Config) NotYet() []string {
 	if c.Main.DeferPackets > 0 {
 		say(c.Main.Pos, "defer_packets has no effect in this version; nothing is accelerated instead")
 	}
-	for _, p := range c.Ports {
-		if p.Engine == EngineXDP || p.Engine == EngineAFXDP {
-			say(p.Pos, "engine %s is not driven by the daemon in this version; the port stays on the flowtable", p.Engine)
-		}
-	}
 	for _, p := range c.Policies {
 		if p.Action == Bypass {
 			say(p.Pos, "policies have no effect in this version; because of '%s' nothing is accelerated instead", p.Name)

@@ -20,10 +20,6 @@ var effectCases = []struct {
 	{
 		name: "engines",
 		text: mainOnly + "config port\noption device eth0\noption engine xdp\nconfig port\noption device eth1\noption engine afxdp\n",
-		notYet: []string{
-			"fastpath:2: engine xdp is not driven by the daemon in this version; the port stays on the flowtable",
-			"fastpath:5: engine afxdp is not driven by the daemon in this version; the port stays on the flowtable",
-		},
 	},
 	{
 		name:   "source validation",

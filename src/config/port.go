@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -117,11 +118,10 @@ func (c *Config) devices(p Port) (names []string) {
 	}
 	for _, n := range p.Networks {
 		i := c.ifaceOrParent(n)
-		if i.Device == "" {
-			names = append(names, "network "+i.Name)
-			continue
+		names = append(names, cmp.Or(i.Device, "network "+i.Name))
+		if l3 := i.L3Device(); l3 != "" {
+			names = append(names, l3)
 		}
-		names = append(names, i.Device, i.L3Device())
 	}
 	return names
 }
@@ -150,6 +150,9 @@ func (c *Config) checkEngine(s *section, p *Port) {
 	if p.XDPMode == XDPGeneric && c.Main.Hook == HookEarly {
 		s.problem(s.pos("xdp_mode"), "xdp_mode generic can't go with hook early_ingress, which takes packets before the program sees them")
 		p.Engine, p.XDPMode, p.ZeroCopy = EngineFlowtable, XDPNative, false
+	}
+	if p.XDPMode == XDPGeneric && (p.Receive == ReceiveGRO || p.Receive == ReceiveFraglist) {
+		s.notice(s.pos("receive"), "receive %s has no effect with xdp_mode generic, for which the kernel leaves GRO out", p.Receive)
 	}
 }
 

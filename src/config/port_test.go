@@ -175,6 +175,14 @@ var portCases = []struct {
 		problems: []string{"fastpath:5: receive bulk needs an engine that takes the bulks; this port has none"},
 	},
 	{
+		name: "generic mode has no GRO",
+		text: "config port\noption device eth2\noption engine xdp\noption xdp_mode generic\noption receive fraglist\n",
+		want: []Port{{Device: "eth2", Engine: "xdp", XDPMode: "generic", Receive: "fraglist"}},
+		notices: []string{
+			"fastpath:6: receive fraglist has no effect with xdp_mode generic, for which the kernel leaves GRO out",
+		},
+	},
+	{
 		name: "generic mode and bulks where the hook is free",
 		text: "config port\noption device eth2\noption engine xdp\noption xdp_mode generic\noption receive bulk\n",
 		want: []Port{{Device: "eth2", Engine: "xdp", XDPMode: "generic", Receive: "bulk"}},
@@ -203,6 +211,18 @@ func TestPortOutsideOpenWrt(t *testing.T) {
 	})
 	if p := bare(c.Ports); !reflect.DeepEqual(p, []Port{device("eth0")}) {
 		t.Errorf("got %+v", p)
+	}
+}
+
+// TestPortByNetifdsName: a device that netifd will make is known by its network, too.
+func TestPortByNetifdsName(t *testing.T) {
+	c, problems, _ := files{
+		"network":  "config interface tun\n\toption proto dslite\n",
+		"fastpath": "config fastpath main\nconfig port\n\tlist network tun\nconfig port\n\toption device ds-tun\n",
+	}.load(t)
+	same(t, "problems", problems, []string{"fastpath:4: this is the same port as in line 2"})
+	if len(c.Ports) != 1 || len(c.Interfaces) != 1 || c.Interfaces[0].L3Device() != "ds-tun" {
+		t.Errorf("got %+v", c)
 	}
 }
 

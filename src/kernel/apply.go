@@ -64,7 +64,12 @@ func (k *Kernel) apply(step state.Step) error {
 		b.addTable(unix.NFPROTO_INET, state.TableName)
 		b.deleteTable(unix.NFPROTO_INET, state.TableName)
 		b.addTable(unix.NFPROTO_INET, state.TableName)
-		b.addFlowtable(state.TableName, state.FlowtableName, s.Table.Flowtable, s.Table.Flowtable.Devices)
+		if f := s.Table.Flowtable; len(f.Devices) > 0 {
+			b.addFlowtable(state.TableName, state.FlowtableName, f, f.Devices)
+		}
+		for _, kind := range sortedKeys(s.Table.Engines) {
+			b.addDevices(state.TableName, kind, s.Table.Engines[kind])
+		}
 		b.addChain(forwardChain(state.TableName))
 		err = b.addRules(s.Table)
 	default:
@@ -113,10 +118,11 @@ func (c *conn) takeOut(call string, devices []string) error {
 // our table that somebody deleted, or a kernel without flowtables.
 func (k *Kernel) missing(step state.Step, e *Error) {
 	var devices []string
-	replace := false
+	flowtable := false // is made by the step
 	switch s := step.(type) {
 	case state.ReplaceTable:
-		devices, replace = s.Table.Flowtable.Devices, true
+		devices = s.Table.Flowtable.Devices
+		flowtable = slices.Contains(s.Table.Rules, state.Rule{Verdict: state.Add})
 	case state.AddDevices:
 		devices = s.Devices
 	case state.AddCheck:
@@ -129,7 +135,7 @@ func (k *Kernel) missing(step state.Step, e *Error) {
 		}
 	}
 	switch {
-	case !replace: // the table, or a device that is back already
+	case !flowtable: // the table, or a device that is back already
 		e.Kind = ErrVanished
 	case k.noFlowtable():
 		e.Kind = ErrNoFlowtable

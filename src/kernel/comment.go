@@ -11,7 +11,7 @@ import (
 )
 
 // A rule's comment says what the rule is, in the syntax of state.Rule: by that
-// it is known again. The one that adds flows also carries the generation. The
+// it is known again. Those that hand flows on also carry the generation. The
 // names in it stand in single quotes: nft prints a comment in double quotes,
 // knows no escape in them, and somebody may load again what it printed.
 const (
@@ -25,7 +25,7 @@ var single = strings.NewReplacer(`\\`, `\\`, `\"`, `\x22`, `"`, `'`)
 
 func comment(r state.Rule, gen string) string {
 	s := commentPrefix + single.Replace(r.String())
-	if r.Verdict == state.Add && gen != "" {
+	if r.Verdict.Hands() && gen != "" {
 		s += generation + gen + ")"
 	}
 	return s
@@ -45,7 +45,15 @@ func readComment(s string) (r state.Rule, gen string, ok bool) {
 // parseRule is the reverse of state.Rule's String in single quotes.
 func parseRule(s string) (state.Rule, bool) {
 	var r state.Rule
-	for _, v := range []state.Verdict{state.Count, state.Return, state.Add} {
+	verdicts := []state.Verdict{state.Count, state.Return, state.Add}
+	if at := strings.Index(s, state.MarkPrefix); at >= 0 { // ends in Return, too
+		v := state.Verdict(s[at:])
+		if _, ok := markBit(v); !ok {
+			return r, false
+		}
+		verdicts = []state.Verdict{v}
+	}
+	for _, v := range verdicts {
 		if s == string(v) {
 			return state.Rule{Verdict: v}, true
 		}
@@ -64,6 +72,9 @@ func parseMatch(s string) (r state.Rule, ok bool) {
 		if s == string(k)+" exists" {
 			return state.Rule{Key: k}, true
 		}
+	}
+	if kind, _, found := strings.Cut(strings.TrimPrefix(s, "iifname @"), " oifname @"); found {
+		return state.Rule{Key: state.KeyEngine, Value: kind}, true
 	}
 	for _, k := range []state.Key{state.KeyL4Proto, state.KeyCtState, state.KeyMark, state.KeyCtMark, state.KeyIif, state.KeyOif} {
 		value, found := strings.CutPrefix(s, string(k)+" ")

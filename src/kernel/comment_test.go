@@ -19,7 +19,7 @@ func TestCommentRoundTrip(t *testing.T) {
 	) {
 		for _, gen := range []string{"", "0123456789abcdef"} {
 			got, g, ok := readComment(comment(r, gen))
-			if r.Verdict != state.Add {
+			if !r.Verdict.Hands() {
 				gen = ""
 			}
 			if strings.Contains(comment(r, gen), `"`) {
@@ -36,6 +36,9 @@ func TestCommentOfOthers(t *testing.T) {
 	for _, s := range []string{
 		"", "fastpath", "fastpath:", "fastpath: ", "counter", "!fw4: counter",
 		"fastpath: accept", "fastpath: meta mark return",
+		"fastpath: iifname @xdp oifname @xdp ct mark set ct mark or 0x40000000",
+		"fastpath: iifname @xdp oifname @afxdp ct mark set ct mark or 0x40000000 return",
+		"fastpath: iifname @xdp oifname @xdp ct mark set ct mark or 40000000 return",
 		"fastpath: iifname eth0 return", `fastpath: iifname "eth0" return`, "fastpath: ct mark and 1 return", "fastpath: ct helper exists",
 	} {
 		if r, _, ok := readComment(s); ok {
@@ -76,8 +79,9 @@ func TestLongestRule(t *testing.T) {
 		{Key: state.KeyOif, Value: strings.Repeat("\xff", 15), Verdict: state.Return},
 		{Key: state.KeyL4Proto, Not: true, Value: "{ tcp, udp }", Verdict: state.Add},
 		{Key: state.KeyCtMark, Value: "0xffffffff", Verdict: state.Add},
+		{Key: state.KeyEngine, Value: state.EngineAFXDP, Verdict: state.Mark(1 << 31)},
 	} {
-		if _, err := userData(comment(r, "0123456789abcdef")); err != nil {
+		if _, err := userData(comment(r, "0123456789abcdef-01234567")); err != nil {
 			t.Error(err)
 		}
 	}

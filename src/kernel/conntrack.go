@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -33,8 +32,6 @@ const (
 	ctaProtoDstPort = 3
 	ctaPackets      = 1
 	ctaBytes        = 2
-
-	statusOffload = 1 << 14 // IPS_OFFLOAD: the connection is in a flowtable
 )
 
 // connections hands the connections that have a bit of status to each.
@@ -54,10 +51,7 @@ func (c *conn) connections(status uint32, restart func(), each func(state.Flow))
 			}
 		})
 	})
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		return fmt.Errorf("the kernel can't list connections (nf_conntrack_netlink; on OpenWrt kmod-nf-conntrack-netlink): %w", err)
-	}
-	return err
+	return lacksConntrack(err)
 }
 
 func readConnection(body []byte) (f state.Flow, status uint32) {

@@ -13,8 +13,6 @@ import (
 	"fastpath/src/testkit"
 )
 
-const statusAssured = 1 << 2 // IPS_ASSURED
-
 // TestConnections reads what the conntrack tool put in. A kernel without
 // flowtables has no offloaded ones, so another bit of the status is asked for.
 func TestConnections(t *testing.T) {
@@ -33,7 +31,7 @@ func TestConnections(t *testing.T) {
 	must(t, err)
 	defer c.close()
 	var got []state.Flow
-	must(t, c.connections(statusAssured, func() { got = nil }, func(f state.Flow) { got = append(got, f) }))
+	must(t, c.connections(state.StatusAssured, func() { got = nil }, func(f state.Flow) { got = append(got, f) }))
 	slices.SortFunc(got, func(a, b state.Flow) int { return cmp.Compare(a.Proto, b.Proto) })
 	want := []state.Flow{
 		{Family: "ipv4", Proto: "tcp", Mark: 5, Counted: true,
@@ -54,14 +52,14 @@ func TestConnections(t *testing.T) {
 
 func TestReadCounts(t *testing.T) {
 	w := writer{b: nfHeader(2, 0)}
-	w.be32(ctaStatus, statusOffload|8)
+	w.be32(ctaStatus, state.StatusOffload|8)
 	w.nest(ctaCounterOrig, func() {
 		w.attr(ctaPackets, []byte{0, 0, 0, 0, 0, 0, 0, 9})
 		w.attr(ctaBytes, []byte{0, 0, 0, 1, 0, 0, 0, 2})
 	})
 	w.nest(ctaTupleOrig, func() { w.nest(ctaTupleProto, func() { w.attr(ctaProtoNum, []byte{132}) }) })
 	f, status := readConnection(w.b)
-	if f.Orig.Packets != 9 || f.Orig.Bytes != 1<<32+2 || !f.Counted || f.Proto != "132" || status&statusOffload == 0 {
+	if f.Orig.Packets != 9 || f.Orig.Bytes != 1<<32+2 || !f.Counted || f.Proto != "132" || status&state.StatusOffload == 0 {
 		t.Errorf("%+v, status %#x", f, status)
 	}
 }

@@ -117,6 +117,8 @@ func TestFailEachCall(t *testing.T) {
 		state.AddCheck{Device: "lan"}, state.AddCheck{Device: "wan"},
 		state.SetOffloads{Port: "wan", Want: fraglist},
 		state.SetOffloads{Port: "wan", Want: plainGRO})...)
+	actions = append(actions, applied(k, state.ReplaceTable{Table: engineTable()},
+		state.ReplaceRules{Table: engineTable()}, state.DeleteTable{})...)
 	actions = append(actions,
 		action{"Counters", func() error { _, err := k.Counters(); return err }},
 		action{"Flows", func() error { _, err := k.Flows(); return err }})

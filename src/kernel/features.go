@@ -13,14 +13,14 @@ import (
 )
 
 // featureNames are ethtool's words for state.Features, in its order.
-var featureNames = [4]string{"rx-gro", "rx-gro-list", "rx-gro-hw", "rx-lro"}
+var featureNames = [...]string{"rx-gro", "rx-gro-list", "rx-gro-hw", "rx-lro", "rx-vlan-hw-parse"}
 
 // featureBits is where this kernel keeps them: the number of the generic
 // netlink family "ethtool" and each feature's bit (-1: the kernel lacks it).
 // Both stay the same while the kernel runs.
 type featureBits struct {
 	family uint16
-	bits   [4]int
+	bits   [len(featureNames)]int
 }
 
 // ethtool is a conversation with the kernel's ethtool (Documentation/networking/
@@ -45,22 +45,14 @@ func (k *Kernel) ethtool() (*ethtool, error) {
 	return &ethtool{conn: c, featureBits: k.features}, nil
 }
 
-func genlHeader(command, version byte) []byte { return []byte{command, version, 0, 0} }
-
 func (k *Kernel) findFeatures(c *conn) error {
-	f := featureBits{bits: [4]int{-1, -1, -1, -1}}
-	err := c.ask(request{
-		call: "look for ethtool", typ: unix.GENL_ID_CTRL, header: genlHeader(unix.CTRL_CMD_GETFAMILY, 1),
-		attrs: func(w *writer) { w.str(unix.CTRL_ATTR_FAMILY_NAME, unix.ETHTOOL_GENL_NAME) },
-	}, func(body []byte) {
-		for typ, b := range attrsOf(body) {
-			if typ == unix.CTRL_ATTR_FAMILY_ID {
-				f.family = u16(b)
-			}
-		}
-	})
+	family, err := c.findFamily(unix.ETHTOOL_GENL_NAME)
 	if err != nil {
 		return err
+	}
+	f := featureBits{family: family}
+	for i := range f.bits {
+		f.bits[i] = -1
 	}
 	err = c.ask(request{
 		call: "read the names of ethtool's features", typ: f.family,
@@ -84,7 +76,7 @@ const featureSet = 4
 
 // readNames finds the features' bits: string sets, a string set, its strings,
 // a string: its index and its value.
-func readNames(body []byte, bits *[4]int) {
+func readNames(body []byte, bits *[len(featureNames)]int) {
 	for _, sets := range attrsOf(body) {
 		for _, set := range attrs(sets) {
 			for typ, strs := range attrs(set) {
@@ -99,7 +91,7 @@ func readNames(body []byte, bits *[4]int) {
 	}
 }
 
-func readName(s []byte, bits *[4]int) {
+func readName(s []byte, bits *[len(featureNames)]int) {
 	index, name := -1, ""
 	for typ, b := range attrs(s) {
 		switch typ {
@@ -121,7 +113,7 @@ func (e *ethtool) all() (map[int]state.Features, error) {
 	var found map[int]state.Features
 	err := steady(func() error {
 		found = map[int]state.Features{}
-		r := e.get("read the ports' features", 0)
+		r := e.get(unix.ETHTOOL_MSG_FEATURES_GET, "read the ports' features", 0)
 		r.dump = true
 		return e.ask(r, func(body []byte) {
 			index, f := e.read(body)
@@ -133,15 +125,16 @@ func (e *ethtool) all() (map[int]state.Features, error) {
 
 // of reads one port's features.
 func (e *ethtool) of(index int) (f state.Features, err error) {
-	err = e.ask(e.get("read a port's features", index), func(body []byte) { _, f = e.read(body) })
+	err = e.ask(e.get(unix.ETHTOOL_MSG_FEATURES_GET, "read a port's features", index), func(body []byte) { _, f = e.read(body) })
 	return f, err
 }
 
-func (e *ethtool) get(call string, index int) request {
+// get asks for one port, or with index 0 for all. The header is attribute 1 of every message.
+func (e *ethtool) get(command byte, call string, index int) request {
 	return request{
-		call: call, typ: e.family, header: genlHeader(unix.ETHTOOL_MSG_FEATURES_GET, unix.ETHTOOL_GENL_VERSION),
+		call: call, typ: e.family, header: genlHeader(command, unix.ETHTOOL_GENL_VERSION),
 		attrs: func(w *writer) {
-			w.nest(unix.ETHTOOL_A_FEATURES_HEADER, func() {
+			w.nest(ethtoolHeader, func() {
 				if index != 0 {
 					w.u32(unix.ETHTOOL_A_HEADER_DEV_INDEX, uint32(index))
 				}
@@ -157,12 +150,8 @@ func (e *ethtool) read(body []byte) (index int, f state.Features) {
 	var hw, active, noChange []byte
 	for typ, b := range attrsOf(body) {
 		switch typ {
-		case unix.ETHTOOL_A_FEATURES_HEADER:
-			for typ, b := range attrs(b) {
-				if typ == unix.ETHTOOL_A_HEADER_DEV_INDEX {
-					index = int(u32(b))
-				}
-			}
+		case ethtoolHeader:
+			index = headerIndex(b)
 		case unix.ETHTOOL_A_FEATURES_HW:
 			hw = bitsetValue(b)
 		case unix.ETHTOOL_A_FEATURES_ACTIVE:
@@ -171,7 +160,7 @@ func (e *ethtool) read(body []byte) (index int, f state.Features) {
 			noChange = bitsetValue(b)
 		}
 	}
-	for i, out := range []*state.Feature{&f.GRO, &f.GROList, &f.GROHW, &f.LRO} {
+	for i, out := range []*state.Feature{&f.GRO, &f.GROList, &f.GROHW, &f.LRO, &f.RxVLAN} {
 		bit := e.bits[i]
 		*out = state.Feature{On: hasBit(active, bit), Fixed: !hasBit(hw, bit) || hasBit(noChange, bit)}
 	}
@@ -201,7 +190,7 @@ func (e *ethtool) set(index int, now, want state.Offloads) error {
 	return e.ask(request{
 		call: "set a port's features", typ: e.family, header: genlHeader(unix.ETHTOOL_MSG_FEATURES_SET, unix.ETHTOOL_GENL_VERSION),
 		attrs: func(w *writer) {
-			w.nest(unix.ETHTOOL_A_FEATURES_HEADER, func() { w.u32(unix.ETHTOOL_A_HEADER_DEV_INDEX, uint32(index)) })
+			w.nest(ethtoolHeader, func() { w.u32(unix.ETHTOOL_A_HEADER_DEV_INDEX, uint32(index)) })
 			w.nest(unix.ETHTOOL_A_FEATURES_WANTED, func() {
 				w.nest(unix.ETHTOOL_A_BITSET_BITS, func() {
 					for i, name := range featureNames {
@@ -224,7 +213,9 @@ func (w *writer) bit(name string, on bool) {
 	})
 }
 
-func values(o state.Offloads) [4]bool { return [4]bool{o.GRO, o.GROList, o.GROHW, o.LRO} }
+func values(o state.Offloads) [len(featureNames)]bool {
+	return [...]bool{o.GRO, o.GROList, o.GROHW, o.LRO, o.RxVLAN}
+}
 
 // change sets a port's features and reads them back: a driver may refuse
 // without saying so. It then puts them back; the error is a *stayError.
@@ -272,7 +263,7 @@ func (e *stayError) Error() string { return strings.Join(e.names, ", ") }
 func mismatch(f state.Features, want state.Offloads) error {
 	var stay []string
 	now, to := values(f.Offloads()), values(want)
-	for i, feature := range []state.Feature{f.GRO, f.GROList, f.GROHW, f.LRO} {
+	for i, feature := range []state.Feature{f.GRO, f.GROList, f.GROHW, f.LRO, f.RxVLAN} {
 		if now[i] == to[i] {
 			continue
 		}

@@ -23,8 +23,8 @@ func (k *Kernel) Connections() ([]state.Flow, error) {
 		return nil, refused(op, err)
 	}
 	var flows []state.Flow
-	err = c.connections(statusOffload, func() { flows = nil }, func(f state.Flow) {
-		f.Counted = f.Counted && counts
+	err = c.connections(state.StatusOffload, func() { flows = nil }, func(f state.Flow) {
+		f.Engine, f.Counted = state.EngineFlowtable, f.Counted && counts
 		flows = append(flows, f)
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ type Kernel struct {
 	mu       sync.Mutex // one look or change at a time
 	trial    trial
 	features featureBits // where the kernel keeps the features that matter; read once
+	noNetdev bool        // the kernel has no netlink family netdev
 
 	// fault, in tests only, is asked before each call to the kernel.
 	fault func(call string) error

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"fastpath/src/state"
@@ -49,7 +50,29 @@ func (k *Kernel) links() ([]state.Link, error) {
 		}
 	}
 	slices.SortFunc(links, func(a, b state.Link) int { return cmp.Compare(a.Index, b.Index) })
-	return links, nil
+	return links, k.addAddressed(links)
+}
+
+// addAddressed asks rtnetlink for all addresses. Each device that is up has a
+// link-local IPv6 address, so that says nothing.
+func (k *Kernel) addAddressed(links []state.Link) error {
+	if err := k.inject("read the addresses"); err != nil {
+		return err
+	}
+	return steady(func() error {
+		list, err := k.routes.AddrList(nil, netlink.FAMILY_ALL)
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			return errInterrupted
+		}
+		addressed := map[int]bool{}
+		for i := range list {
+			addressed[list[i].LinkIndex] = addressed[list[i].LinkIndex] || !list[i].IP.IsLinkLocalUnicast() || list[i].IP.To4() != nil
+		}
+		for i := range links {
+			links[i].Addressed = addressed[links[i].Index]
+		}
+		return err
+	})
 }
 
 // readLink is what rtnetlink alone tells.
@@ -57,7 +80,7 @@ func readLink(l netlink.Link) state.Link {
 	a := l.Attrs()
 	out := state.Link{
 		Index: a.Index, Name: a.Name, Kind: kindOf(l),
-		Master: a.MasterIndex, MTU: a.MTU, Up: a.RawFlags&unix.IFF_UP != 0,
+		Master: a.MasterIndex, MTU: a.MTU, Up: a.RawFlags&unix.IFF_UP != 0, Queues: a.NumRxQueues,
 	}
 	copy(out.MAC[:], a.HardwareAddr)
 	// What is below counts only in this namespace, and a veth's peer is not
@@ -70,7 +93,7 @@ func readLink(l netlink.Link) state.Link {
 		out.QinQ = v.VlanProtocol == netlink.VLAN_PROTOCOL_8021AD
 	}
 	if a.Xdp != nil && a.Xdp.Attached {
-		out.XDP = a.Xdp.ProgId
+		out.XDP, out.XDPGeneric = a.Xdp.ProgId, a.Xdp.AttachMode == nl.XDP_ATTACHED_SKB
 	}
 	return out
 }
@@ -127,8 +150,16 @@ func (k *Kernel) addFeatures(links []state.Link) error {
 	if err != nil {
 		return err
 	}
+	queues, err := e.channels()
+	if err != nil {
+		return err
+	}
 	for i := range links {
-		links[i].Feature = features[links[i].Index]
+		l := &links[i]
+		l.Feature = features[l.Index]
+		if n := queues[l.Index]; n > 0 {
+			l.Queues = n
+		}
 	}
 	return nil
 }

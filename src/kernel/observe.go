@@ -10,10 +10,12 @@ import (
 	"fastpath/src/state"
 )
 
-// Files of /proc: thread-self, because a namespace belongs to the thread.
+// Files of /proc: thread-self, because a namespace belongs to the thread, which
+// /proc/sys looks at by itself.
 const (
-	procPPPoE   = "/proc/thread-self/net/pppoe"
-	procModules = "/proc/modules"
+	procPPPoE    = "/proc/thread-self/net/pppoe"
+	procModules  = "/proc/modules"
+	sysNetfilter = "/proc/sys/net/netfilter"
 )
 
 // Observe takes one look. It changes nothing: what has to be tried to be known
@@ -32,6 +34,9 @@ func (k *Kernel) Observe(q state.Query) (state.Observed, error) {
 	}
 	if err := k.addFeatures(seen.Links); err != nil {
 		return seen, refused("read the ports' features", err)
+	}
+	if err := k.addXDPFeatures(seen.Links); err != nil {
+		return seen, refused("read the ports' XDP features", err)
 	}
 	if seen.Saved, err = k.saved(seen.Links); err != nil {
 		return seen, refused("read what was saved", err)
@@ -63,13 +68,12 @@ func (k *Kernel) observeTables(q state.Query, seen *state.Observed) error {
 	return k.abilities(c, q, seen)
 }
 
-// withoutTables turns "this kernel has no nf_tables" into abilities: a router
-// can still have engines.
+// withoutTables turns "this kernel has no nf_tables" into abilities.
 func withoutTables(seen *state.Observed, err error) error {
 	if !errors.Is(err, unix.EPROTONOSUPPORT) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	none := state.Ability{Reason: "the kernel has no nf_tables: " + Explain(err)}
-	seen.Hooks.Ingress, seen.Hooks.Early, seen.IPsec = none, none, none
+	seen.Hooks.Ingress, seen.Hooks.Early, seen.IPsec, seen.Marks = none, none, none, none
 	return nil
 }

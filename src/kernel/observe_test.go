@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"fastpath/src/state"
 	"fastpath/src/testkit"
@@ -46,6 +47,26 @@ func TestObserveLinks(t *testing.T) {
 	}
 }
 
+// TestObserveAddressed: an address of the link alone doesn't count.
+func TestObserveAddressed(t *testing.T) {
+	inNamespace(t)
+	run(t, "ip link add br0 type bridge")
+	veth(t, "lan1", "wan", "wan6")
+	run(t, "ip address add 192.0.2.1/24 dev lan1")
+	run(t, "ip -6 address add fe80::35/64 dev wan nodad")
+	run(t, "ip -6 address add 2001:db8::1/64 dev wan6 nodad")
+	k := newKernel(t)
+	for _, last := range []bool{false, true} {
+		o := observe(t, k)
+		for name, want := range map[string]bool{"br0": false, "lan1": !last, "wan": false, "wan6": true} {
+			if got := link(t, o, name).Addressed; got != want {
+				t.Errorf("%s addressed: %v", name, got)
+			}
+		}
+		run(t, "ip address flush dev lan1")
+	}
+}
+
 // TestObserveFeatures compares with what ethtool says, for each port.
 func TestObserveFeatures(t *testing.T) {
 	testkit.Need(t, has("ethtool"), "needs ethtool")
@@ -58,7 +79,7 @@ func TestObserveFeatures(t *testing.T) {
 	for _, name := range []string{"lan", "wan", "br0", "lo"} {
 		f := link(t, o, name).Feature
 		want := ethtoolSays(t, name)
-		for i, got := range []state.Feature{f.GRO, f.GROList, f.GROHW, f.LRO} {
+		for i, got := range []state.Feature{f.GRO, f.GROList, f.GROHW, f.LRO, f.RxVLAN} {
 			if got != want[featureNames[i]] {
 				t.Errorf("%s %s: %+v, ethtool says %+v", name, featureNames[i], got, want[featureNames[i]])
 			}
@@ -69,12 +90,13 @@ func TestObserveFeatures(t *testing.T) {
 	}
 }
 
-// ethtoolSays reads `ethtool -k`, which has names of its own for three of them.
+// ethtoolSays reads `ethtool -k`, which has names of its own for four of them.
 func ethtoolSays(t *testing.T, device string) map[string]state.Feature {
 	t.Helper()
 	names := map[string]string{
 		"generic-receive-offload": "rx-gro", "rx-gro-list": "rx-gro-list",
 		"rx-gro-hw": "rx-gro-hw", "large-receive-offload": "rx-lro",
+		"rx-vlan-offload": "rx-vlan-hw-parse",
 	}
 	out := map[string]state.Feature{}
 	for line := range strings.Lines(run(t, "ethtool -k "+device)) {
@@ -96,12 +118,50 @@ func TestObserveXDP(t *testing.T) {
 	defer prog.Close()
 	l, err := netlink.LinkByName("wan")
 	must(t, err)
-	must(t, netlink.LinkSetXdpFd(l, prog.FD()))
 	info, err := prog.Info()
 	must(t, err)
 	id, _ := info.ID()
-	if got := link(t, observe(t, newKernel(t)), "wan").XDP; got != uint32(id) {
-		t.Errorf("XDP program %d, want %d", got, id)
+	for _, generic := range []bool{false, true} {
+		flags := map[bool]int{false: unix.XDP_FLAGS_DRV_MODE, true: unix.XDP_FLAGS_SKB_MODE}[generic]
+		must(t, netlink.LinkSetXdpFdWithFlags(l, prog.FD(), flags))
+		if got := link(t, observe(t, newKernel(t)), "wan"); got.XDP != uint32(id) || got.XDPGeneric != generic {
+			t.Errorf("XDP program %d, generic %v; want %d, %v", got.XDP, got.XDPGeneric, id, generic)
+		}
+		must(t, netlink.LinkSetXdpFdWithFlags(l, -1, flags))
+	}
+	if got := link(t, observe(t, newKernel(t)), "wan"); got.XDP != 0 || got.XDPGeneric {
+		t.Errorf("taken away, but %+v", got)
+	}
+}
+
+// TestObserveQueues: what is in use counts, not what there could be.
+func TestObserveQueues(t *testing.T) {
+	testkit.Need(t, has("ethtool"), "needs ethtool")
+	inNamespace(t)
+	run(t, "ip link add br0 type bridge")
+	run(t, "ip link add wan numrxqueues 4 numtxqueues 4 type veth peer name far numrxqueues 4 numtxqueues 4")
+	run(t, "ethtool -L wan rx 3 tx 2")
+	o := observe(t, newKernel(t))
+	if wan, far, br0 := link(t, o, "wan").Queues, link(t, o, "far").Queues, link(t, o, "br0").Queues; wan != 3 || far != 1 && far != 4 || br0 != 1 {
+		t.Errorf("queues: wan %d, far %d, br0 %d", wan, far, br0)
+	}
+}
+
+// xdpBasic is NETDEV_XDP_ACT_BASIC (include/uapi/linux/netdev.h).
+const xdpBasic = 1
+
+func TestObserveXDPFeatures(t *testing.T) {
+	inNamespace(t)
+	veth(t, "wan")
+	run(t, "ip link add br0 type bridge")
+	k := newKernel(t)
+	o := observe(t, k)
+	if k.noNetdev {
+		t.Log(o.Release + " doesn't tell")
+		return
+	}
+	if wan, br0 := link(t, o, "wan").XDPFeatures, link(t, o, "br0").XDPFeatures; wan&xdpBasic == 0 || br0 != 0 {
+		t.Errorf("XDP features: wan %#x, br0 %#x", wan, br0)
 	}
 }
 

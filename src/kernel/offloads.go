@@ -31,9 +31,12 @@ func (k *Kernel) setOffloads(port string, want state.Offloads) error {
 	if err != nil {
 		return err
 	}
-	_, before := ports[index]
+	p, before := ports[index]
 	if !before {
-		ports[index] = savedPort{Name: port, Offloads: now.Offloads()}
+		p = savedPort{Name: port, Offloads: now.Offloads()}
+	}
+	if !before || p.old {
+		ports[index] = savedPort{Name: p.Name, Offloads: p.own(now)}
 		if err := k.storeSaved(ports); err != nil {
 			return err
 		}
@@ -79,7 +82,11 @@ func (k *Kernel) restoreIndex(index int) error {
 		return err
 	}
 	defer e.close()
-	if err := e.giveBack(index, p.Offloads); err != nil && !errors.Is(err, unix.ENODEV) {
+	now, err := e.of(index)
+	if err == nil {
+		err = e.giveBack(index, p.own(now))
+	}
+	if err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
 	delete(ports, index)

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -193,6 +194,38 @@ func TestRestoreAsFarAsItGoes(t *testing.T) {
 	}
 	if o := observe(t, k); o.Saved["wan"] != own {
 		t.Errorf("saved %v, want %v", o.Saved, own)
+	}
+}
+
+// TestSavedByAnOlderVersion: a file that says nothing of a feature doesn't
+// decide about it, neither at once nor after the next change.
+func TestSavedByAnOlderVersion(t *testing.T) {
+	inNamespace(t)
+	veth(t, "wan")
+	k := newKernel(t)
+	had := state.Offloads{GRO: true, RxVLAN: true}
+	setByHand(t, k, "wan", state.Offloads{RxVLAN: true})
+	index, err := k.indexOf("wan")
+	must(t, err)
+	text := fmt.Sprintf(`{"boot":"%s","ports":{"%d":{"name":"wan","offloads":{"rx-gro":true,"rx-gro-list":false,"rx-gro-hw":false,"rx-lro":false}}}}`,
+		bootID(), index)
+	old := func() { must(t, os.WriteFile(k.savedPath(), []byte(text), 0o600)) }
+	old()
+	if o := observe(t, k); o.Saved["wan"] != had {
+		t.Errorf("saved %v, want %v", o.Saved["wan"], had)
+	}
+	apply(t, k, state.RestoreOffloads{Port: "wan"})
+	if got := offloadsOf(t, k, "wan"); got != had {
+		t.Errorf("restored %v, want %v", got, had)
+	}
+	old()
+	apply(t, k, state.SetOffloads{Port: "wan", Want: bulk})
+	if o := observe(t, k); o.Saved["wan"] != had {
+		t.Errorf("after a change saved %v, want %v", o.Saved["wan"], had)
+	}
+	must(t, k.Cleanup())
+	if got := offloadsOf(t, k, "wan"); got != had {
+		t.Errorf("after cleanup %v, want %v", got, had)
 	}
 }
 

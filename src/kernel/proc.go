@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +57,23 @@ func loadedAccelerators(modules io.Reader) []string {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// conntrackEvents reads whether conntrack tells of changes (nf_conntrack_events:
+// 0 never, 1 always, 2 while somebody listens). A directory without
+// nf_conntrack's files means that it isn't loaded yet; our rules load it.
+func conntrackEvents(dir string) state.Ability {
+	value, err := os.ReadFile(filepath.Join(dir, "nf_conntrack_events"))
+	if err != nil {
+		if _, err := os.Stat(filepath.Join(dir, "nf_conntrack_max")); err == nil {
+			return state.Ability{Reason: "the kernel's conntrack has no events (CONFIG_NF_CONNTRACK_EVENTS)"}
+		}
+		return state.Ability{OK: true}
+	}
+	if strings.TrimSpace(string(value)) == "0" {
+		return state.Ability{Reason: "conntrack's events are switched off (sysctl net.netfilter.nf_conntrack_events is 0)"}
+	}
+	return state.Ability{OK: true}
 }
 
 // sessions reads /proc/net/pppoe (drivers/net/ppp/pppoe.c, pppoe_seq_show):

@@ -48,6 +48,40 @@ func TestAccelerators(t *testing.T) {
 	}
 }
 
+func TestConntrackEvents(t *testing.T) {
+	for name, c := range map[string]struct {
+		files  map[string]string
+		reason string
+	}{
+		"not loaded yet": {nil, ""},
+		"always":         {map[string]string{"nf_conntrack_max": "9", "nf_conntrack_events": "1\n"}, ""},
+		"auto":           {map[string]string{"nf_conntrack_max": "9", "nf_conntrack_events": "2\n"}, ""},
+		"off":            {map[string]string{"nf_conntrack_max": "9", "nf_conntrack_events": "0\n"}, "nf_conntrack_events is 0"},
+		"not built":      {map[string]string{"nf_conntrack_max": "9"}, "CONFIG_NF_CONNTRACK_EVENTS"},
+	} {
+		dir := t.TempDir()
+		for file, value := range c.files {
+			must(t, os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644))
+		}
+		if got := conntrackEvents(dir); got.OK != (c.reason == "") || !strings.Contains(got.Reason, c.reason) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestMarksNeedEvents: the same by the kernel's own file.
+func TestMarksNeedEvents(t *testing.T) {
+	inNamespace(t)
+	k := newKernel(t)
+	if o := observe(t, k); !o.Marks.OK {
+		t.Errorf("marks: %+v", o.Marks)
+	}
+	must(t, os.WriteFile(filepath.Join(sysNetfilter, "nf_conntrack_events"), []byte("0"), 0o644))
+	if o := observe(t, k); o.Marks.OK || !strings.Contains(o.Marks.Reason, "switched off") {
+		t.Errorf("without events: %+v", o.Marks)
+	}
+}
+
 // fakeUbus puts a program of that name before all others.
 func fakeUbus(t *testing.T, script string) {
 	t.Helper()

@@ -40,7 +40,7 @@ func (b *batch) addRules(t state.Table) error {
 		if err != nil {
 			return fmt.Errorf("rule %q: %w", r, err)
 		}
-		if _, err := b.addRule(chain, append(exprs, verdict), comment(r, t.Generation)); err != nil {
+		if _, err := b.addRule(chain, append(exprs, verdict...), comment(r, t.Generation)); err != nil {
 			return err
 		}
 	}
@@ -77,6 +77,12 @@ func matchOf(r state.Rule, id uint32) (match []expr.Any, set []byte, err error) 
 		}
 		copy(name, r.Value)
 		return compare(&expr.Meta{Key: key, Register: 1}, op, name), nil, nil
+	case state.KeyEngine:
+		// The sets are the table's own, so they are found by their names.
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Lookup{SourceRegister: 1, SetName: r.Value},
+			&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, &expr.Lookup{SourceRegister: 1, SetName: r.Value},
+		}, nil, nil
 	case state.KeySecpath:
 		return compare(&expr.Meta{Key: metaSecpath, Register: 1}, expr.CmpOpEq, []byte{1}), nil, nil
 	case state.KeyIPsec:
@@ -143,14 +149,36 @@ func protocolSet(value string) ([]byte, error) {
 	return set, nil
 }
 
-func verdictOf(v state.Verdict) (expr.Any, error) {
+func verdictOf(v state.Verdict) ([]expr.Any, error) {
 	switch v {
 	case state.Count:
-		return &expr.Counter{}, nil
+		return []expr.Any{&expr.Counter{}}, nil
 	case state.Return:
-		return &expr.Verdict{Kind: expr.VerdictReturn}, nil
+		return []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}}, nil
 	case state.Add:
-		return &expr.FlowOffload{Name: state.FlowtableName}, nil
+		return []expr.Any{&expr.FlowOffload{Name: state.FlowtableName}}, nil
 	}
-	return nil, fmt.Errorf("unknown verdict %q", v)
+	bit, ok := markBit(v)
+	if !ok {
+		return nil, fmt.Errorf("unknown verdict %q", v)
+	}
+	return append(setMark(bit), &expr.Verdict{Kind: expr.VerdictReturn}), nil
+}
+
+// setMark sets a bit of the connection's mark. The kernel tells of it only if
+// the bit wasn't set before (nft_ct_set_eval).
+func setMark(bit uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeyMARK, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: native(^bit), Xor: native(bit)},
+		&expr.Ct{Key: expr.CtKeyMARK, Register: 1, SourceRegister: true},
+	}
+}
+
+// markBit is the reverse of state.Mark.
+func markBit(v state.Verdict) (bit uint32, ok bool) {
+	digits, _ := strings.CutPrefix(string(v), state.MarkPrefix)
+	digits, _ = strings.CutSuffix(digits, " "+string(state.Return))
+	n, err := strconv.ParseUint(digits, 16, 32)
+	return uint32(n), err == nil && state.Mark(uint32(n)) == v
 }

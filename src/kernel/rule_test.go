@@ -26,6 +26,7 @@ var listed = []string{
 	`rt ipsec exists return`,
 	`iifname "lan" return`,
 	`oifname != "wan" return`,
+	`iifname @afxdp oifname @afxdp ct mark set ct mark | 0x40000000 return`,
 }
 
 // TestRulesAsNftReadsThem hands our own encoding to the kernel and lets nft,
@@ -45,6 +46,7 @@ func TestRulesAsNftReadsThem(t *testing.T) {
 	var b batch
 	chain := forwardChain(state.TableName)
 	b.addTable(chain.family, chain.table)
+	b.addDevices(chain.table, state.EngineAFXDP, []string{"br-lan", "123456789012345"})
 	b.addChain(chain)
 	must(t, b.addRules(state.Table{Rules: rules}))
 	must(t, c.commit("add rules", &b))
@@ -81,6 +83,8 @@ func TestRulesThatCantBe(t *testing.T) {
 		{Key: state.KeyL4Proto, Value: "{ tcp, sctp }", Verdict: state.Return},
 		{Key: state.KeyIif, Value: "sixteen-bytes-it", Verdict: state.Return},
 		{Verdict: "accept"},
+		{Verdict: "ct mark set ct mark or 0x4000000 return"},
+		{Verdict: "ct mark set ct mark or 0x40000000"},
 	} {
 		var b batch
 		err := b.addRules(state.Table{Rules: []state.Rule{r}})

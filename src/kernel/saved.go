@@ -30,6 +30,36 @@ type savedPorts map[int]savedPort
 type savedPort struct {
 	Name     string         `json:"name"` // at the time, for the reader
 	Offloads state.Offloads `json:"offloads"`
+	// old: the file is of a version that didn't know rx-vlan-hw-parse.
+	old bool
+}
+
+// UnmarshalJSON notices what isn't there.
+func (p *savedPort) UnmarshalJSON(b []byte) error {
+	var f struct {
+		Name     string
+		Offloads struct {
+			state.Offloads
+			RxVLAN *bool `json:"rx-vlan-hw-parse"`
+		}
+	}
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	*p = savedPort{Name: f.Name, Offloads: f.Offloads.Offloads, old: f.Offloads.RxVLAN == nil}
+	if !p.old {
+		p.Offloads.RxVLAN = *f.Offloads.RxVLAN
+	}
+	return nil
+}
+
+// own is what the port had before us, where it has now what now says: what a
+// version didn't know it hasn't changed.
+func (p savedPort) own(now state.Features) state.Offloads {
+	if p.old {
+		p.Offloads.RxVLAN = now.RxVLAN.On
+	}
+	return p.Offloads
 }
 
 func (k *Kernel) savedPath() string { return filepath.Join(k.runDir, "saved.json") }
@@ -114,7 +144,7 @@ func (k *Kernel) saved(links []state.Link) (map[string]state.Offloads, error) {
 	out := make(map[string]state.Offloads, len(ports))
 	for _, l := range links {
 		if p, ok := ports[l.Index]; ok {
-			out[l.Name] = p.Offloads
+			out[l.Name] = p.own(l.Feature)
 		}
 	}
 	return out, err

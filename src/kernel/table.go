@@ -47,30 +47,36 @@ func (c *conn) ownTable() (*state.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why := oddity(t, flowtables, chain); why != "" {
+	if out.Engines, err = c.engines(out.Rules); err != nil {
+		return nil, err
+	}
+	if why := oddity(t, flowtables, chain, len(out.Engines)); why != "" {
 		return unreadable(why), nil
 	}
-	f := flowtables[0]
-	slices.Sort(f.devices)
-	out.Flowtable = state.Flowtable{Number: f.number, Devices: f.devices, Counter: f.flags&flowtableCounter != 0}
+	if len(flowtables) == 1 {
+		f := flowtables[0]
+		slices.Sort(f.devices)
+		out.Flowtable = state.Flowtable{Number: f.number, Devices: f.devices, Counter: f.flags&flowtableCounter != 0}
+	}
 	return out, nil
 }
 
-// oddity says what in our table is not as we would have made it.
-func oddity(t *tableInfo, flowtables []flowtableInfo, chain *chainInfo) string {
+// oddity says what in our table, to which so many sets belong, is not as we
+// would have made it.
+func oddity(t *tableInfo, flowtables []flowtableInfo, chain *chainInfo, sets int) string {
 	switch {
 	case t.flags&unix.NFT_TABLE_F_DORMANT != 0:
 		return "the table is switched off (dormant)"
-	case len(flowtables) != 1:
+	case len(flowtables) > 1:
 		return fmt.Sprintf("%d flowtables", len(flowtables))
-	case flowtables[0].priority != 0 || flowtables[0].flags&^flowtableCounter != 0:
+	case len(flowtables) == 1 && (flowtables[0].priority != 0 || flowtables[0].flags&^flowtableCounter != 0):
 		return "the flowtable has another priority or other flags"
 	case chain == nil:
 		return "no chain " + state.ChainName
 	case chain.typ != "filter" || chain.hook != unix.NF_INET_FORWARD ||
 		chain.priority != state.ChainPriority || chain.policy != policyAccept:
 		return "chain " + state.ChainName + " has another type, hook, priority or policy"
-	case t.use != 2: // the flowtable and the chain; rules' own sets don't count
+	case int(t.use) != len(flowtables)+1+sets: // the chain; rules' own sets don't count
 		return "objects that are not ours"
 	}
 	return ""

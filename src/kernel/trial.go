@@ -27,12 +27,12 @@ type trial struct {
 	links  uint64 // fingerprint of the links at that time
 	since  time.Time
 	// final: no answer was one that a module loaded later could change.
-	final                 bool
-	ingress, early, ipsec state.Ability
+	final                        bool
+	ingress, early, ipsec, marks state.Ability
 }
 
-// abilities finds out which hooks a flowtable can have and whether rules can
-// match IPsec.
+// abilities finds out which hooks a flowtable can have, and whether rules can
+// match IPsec and hand connections to engines.
 func (k *Kernel) abilities(c *conn, q state.Query, seen *state.Observed) error {
 	links := fnv.New64a()
 	for _, l := range seen.Links {
@@ -45,8 +45,11 @@ func (k *Kernel) abilities(c *conn, q state.Query, seen *state.Observed) error {
 			return err
 		}
 	}
-	seen.Hooks.Ingress, seen.Hooks.Early, seen.IPsec = t.ingress, t.early, t.ipsec
-	if seen.Table == nil {
+	seen.Hooks.Ingress, seen.Hooks.Early, seen.IPsec, seen.Marks = t.ingress, t.early, t.ipsec, t.marks
+	if seen.Marks.OK {
+		seen.Marks = conntrackEvents(sysNetfilter)
+	}
+	if seen.Table == nil || len(seen.Table.Flowtable.Devices) == 0 {
 		return nil
 	}
 	// Where our own flowtable stands, nothing needs to be believed.
@@ -60,7 +63,7 @@ func (k *Kernel) abilities(c *conn, q state.Query, seen *state.Observed) error {
 }
 
 // run sends one batch that is never committed: a fresh flowtable and a rule
-// for each hook, and the rules that match IPsec.
+// for each hook, the rules that match IPsec, and one that marks.
 func (t *trial) run(c *conn, release string) error {
 	var b batch
 	chain := forwardChain(trialTable)
@@ -83,18 +86,23 @@ func (t *trial) run(c *conn, release string) error {
 			return err
 		}
 	}
+	if _, err := b.addRule(chain, setMark(1), "mark"); err != nil {
+		return err
+	}
 	a, err := c.try("try the kernel's hooks", &b)
 	if err != nil {
 		return err
 	}
-	// The messages in order: table, chain, then two for each question.
+	// The messages in order: table, chain, two for each question, the last.
 	ingress := errors.Join(a[0], a[1], a[2], a[3])
 	early := errors.Join(a[0], a[1], a[4], a[5])
 	ipsec := errors.Join(a[0], a[1], a[6], a[7])
+	marks := errors.Join(a[0], a[1], a[8])
 	t.ingress = ability(ingress, flowtableReason(ingress))
 	t.early = ability(early, earlyReason(early, t.number, release))
 	t.ipsec = ability(ipsec, ipsecReason(ipsec))
-	t.final = final(ingress) && final(early) && final(ipsec)
+	t.marks = ability(marks, marksReason(marks))
+	t.final = final(ingress) && final(early) && final(ipsec) && final(marks)
 	return nil
 }
 
@@ -120,6 +128,13 @@ func earlyReason(err error, number uint32, release string) string {
 		return fmt.Sprintf("kernel %s has no hook early_ingress: it refuses number %d %s", release, number, code(unix.EOPNOTSUPP))
 	}
 	return flowtableReason(err)
+}
+
+func marksReason(err error) string {
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return "the kernel has no conntrack marks (CONFIG_NF_CONNTRACK_MARK) " + code(unix.EOPNOTSUPP)
+	}
+	return "rules can't set conntrack marks: " + Explain(err)
 }
 
 func ipsecReason(err error) string {

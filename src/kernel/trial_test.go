@@ -188,6 +188,14 @@ func TestTrialReasons(t *testing.T) {
 			t.Errorf("%v: final %v", c.err, !c.final)
 		}
 	}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{{unix.EOPNOTSUPP, "CONFIG_NF_CONNTRACK_MARK"}, {unix.ENOENT, "rules can't set conntrack marks"}} {
+		if got := marksReason(errors.Join(nil, c.err)); !strings.Contains(got, c.want) || strings.Contains(got, "\n") {
+			t.Errorf("%v: %q", c.err, got)
+		}
+	}
 	if a := ability(nil, "unused"); a != (state.Ability{OK: true}) {
 		t.Errorf("a yes is %+v", a)
 	}

@@ -28,6 +28,7 @@ var everyRule = []state.Rule{
 	{Key: state.KeyIPsec, Verdict: state.Return},
 	{Key: state.KeyIif, Value: "lan", Verdict: state.Return},
 	{Key: state.KeyOif, Not: true, Value: "wan", Verdict: state.Return},
+	{Key: state.KeyEngine, Value: state.EngineAFXDP, Verdict: state.Mark(0x40000000)},
 	{Key: state.KeyL4Proto, Value: "{ tcp, udp }", Verdict: state.Add},
 	{Key: state.KeyCtState, Value: "established", Verdict: state.Add},
 	{Verdict: state.Add},
@@ -53,6 +54,7 @@ func table(number uint32, devices ...string) state.Table {
 	return state.Table{
 		Generation: "0123456789abcdef",
 		Flowtable:  state.Flowtable{Number: number, Devices: devices, Counter: true},
+		Engines:    map[string][]string{state.EngineAFXDP: {"br-lan", "pppoe-wan"}},
 		Rules: slices.DeleteFunc(slices.Clone(everyRule), func(r state.Rule) bool {
 			return !hasIPsec() && (r.Key == state.KeySecpath || r.Key == state.KeyIPsec)
 		}),
@@ -120,8 +122,7 @@ func TestVMTableRoundTrip(t *testing.T) {
 		apply(t, k, state.RemoveDevices{Flowtable: want.Flowtable, Devices: []string{"lan"}})
 		same(t, k, &want)
 
-		want.Rules = everyRule[:3]
-		want.Generation = ""
+		want.Rules = append(slices.Clone(everyRule[:3]), state.Rule{Key: state.KeyEngine, Value: state.EngineAFXDP, Verdict: state.Mark(1)})
 		apply(t, k, state.ReplaceRules{Table: want})
 		same(t, k, &want)
 	}

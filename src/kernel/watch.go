@@ -18,9 +18,10 @@ const reopenDelay = time.Second
 // subscription is one multicast group of the kernel's, and which of its
 // messages can change what Observe tells.
 //
-// Links are all of rtnetlink that is needed: no route, address or neighbour is
-// part of Observed. What netifd makes of them (an interface that is up) comes
-// with its own hotplug event.
+// Links are all of rtnetlink that is needed: no route or neighbour is part of
+// Observed. What netifd makes of them (an interface that is up) comes with its
+// own hotplug event. Of addresses only the first of a device matters, and only
+// where VLANs stand on it: not worth a wake-up for each router advertisement.
 type subscription struct {
 	name     string
 	protocol int

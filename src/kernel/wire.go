@@ -94,7 +94,7 @@ func text(b []byte) string {
 	return string(b)
 }
 
-// be16, be32, be64, u16 and u32 read integers; what is too short is 0.
+// be16, be32, be64, u16, u32 and u64 read integers; what is too short is 0.
 func be16(b []byte) uint16 {
 	if len(b) < 2 {
 		return 0
@@ -128,6 +128,13 @@ func u32(b []byte) uint32 {
 		return 0
 	}
 	return binary.NativeEndian.Uint32(b)
+}
+
+func u64(b []byte) uint64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(b)
 }
 
 // nfHeaderLen is the size of struct nfgenmsg and of struct genlmsghdr alike.

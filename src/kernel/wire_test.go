@@ -162,8 +162,9 @@ func FuzzRead(f *testing.F) {
 		readChain(data)
 		readRule(data)
 		readConnection(data)
+		readElements(data)
 		readUserData(data)
-		var bits [4]int
+		var bits [len(featureNames)]int
 		readNames(data, &bits)
 		(&ethtool{}).read(data)
 		for _, s := range subscriptions {

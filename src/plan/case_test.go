@@ -4,8 +4,10 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +61,8 @@ func newStage(t testing.TB) *stage {
 	t.Helper()
 	r := &router{keepsNames: true, original: map[string]state.Offloads{}}
 	r.o = state.Observed{Release: "7.3", Saved: map[string]state.Offloads{}}
-	r.o.Hooks.Ingress.OK = true
+	r.o.Hooks.Ingress.OK, r.o.Marks.OK = true, true
+	r.o.Engines, r.o.Refused = map[string]state.Engine{}, map[string]state.Refusal{}
 	r.o.Hooks.Early.Reason = "the kernel has no early_ingress hook (EOPNOTSUPP, errno 95)"
 	return &stage{dir: t.TempDir(), r: r}
 }
@@ -115,25 +118,16 @@ func printTable(t *state.Table) string {
 	if t == nil {
 		return ""
 	}
-	hook := map[uint32]string{state.NumberIngress: "ingress"}[t.Flowtable.Number]
-	if hook == "" {
-		hook = fmt.Sprintf("%d", t.Flowtable.Number) // nft has no word for early_ingress
-	}
-	quoted := make([]string, 0, len(t.Flowtable.Devices))
-	for _, device := range t.Flowtable.Devices {
-		quoted = append(quoted, `"`+device+`"`)
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "table inet %s {\n\tflowtable %s {\n\t\thook %s priority filter\n\t\tdevices = { %s }\n",
-		state.TableName, state.FlowtableName, hook, strings.Join(quoted, ", "))
-	if t.Flowtable.Counter {
-		b.WriteString("\t\tcounter\n")
+	fmt.Fprintf(&b, "table inet %s {\n%s", state.TableName, printFlowtable(t.Flowtable))
+	for _, kind := range slices.Sorted(maps.Keys(t.Engines)) {
+		fmt.Fprintf(&b, "\tset %s {\n\t\ttype ifname\n\t\telements = { %s }\n\t}\n\n", kind, quoted(t.Engines[kind]))
 	}
-	fmt.Fprintf(&b, "\t}\n\n\tchain %s {\n\t\ttype filter hook forward priority filter + %d; policy accept;\n",
+	fmt.Fprintf(&b, "\tchain %s {\n\t\ttype filter hook forward priority filter + %d; policy accept;\n",
 		state.ChainName, state.ChainPriority)
 	for _, r := range t.Rules {
 		fmt.Fprintf(&b, "\t\t%s", r)
-		if r.Verdict == state.Add && t.Generation != "" {
+		if r.Verdict.Hands() && t.Generation != "" {
 			fmt.Fprintf(&b, " comment %q", t.Generation)
 		}
 		b.WriteString("\n")
@@ -141,6 +135,24 @@ func printTable(t *state.Table) string {
 	b.WriteString("\t}\n}\n")
 	return b.String()
 }
+
+func printFlowtable(f state.Flowtable) string {
+	if len(f.Devices) == 0 {
+		return ""
+	}
+	hook := map[uint32]string{state.NumberIngress: "ingress"}[f.Number]
+	if hook == "" {
+		hook = fmt.Sprintf("%d", f.Number) // nft has no word for early_ingress
+	}
+	counter := ""
+	if f.Counter {
+		counter = "\t\tcounter\n"
+	}
+	return fmt.Sprintf("\tflowtable %s {\n\t\thook %s priority filter\n\t\tdevices = { %s }\n%s\t}\n\n",
+		state.FlowtableName, hook, quoted(f.Devices), counter)
+}
+
+func quoted(names []string) string { return `"` + strings.Join(names, `", "`) + `"` }
 
 func printReport(r state.Report) string {
 	var b strings.Builder

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -12,13 +13,17 @@ import (
 // Diff is the steps from what the kernel has to what is wanted; none if they
 // are the same. A crash between any two leaves a working router:
 //
-//	offloads that an early_ingress flowtable relies on → counting chains → table →
-//	counting chains that go → all other offloads, given back or set
+//	offloads that an early_ingress flowtable or an engine relies on → engines
+//	that are new or change → counting chains → table → counting chains that go →
+//	engines that go → all other offloads, given back or set
 //
-// so that no port merges packets while an early flowtable takes its lists.
+// so that no port merges packets while an early flowtable takes its lists, no
+// frame loses its tag before an engine sees it, and no rule hands connections
+// to an engine that isn't there (yet, or any more).
 func Diff(want state.State, o state.Observed) []state.Step {
 	first, last := offloads(want, o)
-	steps := first
+	start, stop := engines(want, o)
+	steps := append(first, start...)
 	for _, device := range missing(want.Checks, o.Checks) {
 		steps = append(steps, state.AddCheck{Device: device})
 	}
@@ -26,39 +31,76 @@ func Diff(want state.State, o state.Observed) []state.Step {
 	for _, device := range missing(o.Checks, want.Checks) {
 		steps = append(steps, state.RemoveCheck{Device: device})
 	}
-	return append(steps, last...)
+	return append(append(steps, stop...), last...)
 }
 
-// offloads are the steps for the ports' offloads: first those before the table
-// is touched, last those after it. A port that doesn't exist keeps what is saved
-// for it until it is back.
-func offloads(want state.State, o state.Observed) (first, last []state.Step) {
-	early := map[string]bool{}
-	if t := want.Table; t != nil && t.Flowtable.Number != state.NumberIngress {
-		for _, device := range t.Flowtable.Devices {
-			early[device] = true
+// engines are the steps for the ports' engines: those that come or change
+// before the table, those that go after it.
+func engines(want state.State, o state.Observed) (start, stop []state.Step) {
+	for _, port := range slices.Sorted(maps.Keys(o.Engines)) {
+		switch e, wanted := want.Engines[port]; {
+		case !wanted:
+			stop = append(stop, state.StopEngine{Port: port})
+		case e != o.Engines[port]:
+			start = append(start, state.StopEngine{Port: port})
 		}
 	}
-	steps := map[string]state.Step{}
-	for i := range o.Links {
-		l := &o.Links[i]
+	for _, port := range slices.Sorted(maps.Keys(want.Engines)) {
+		if e := want.Engines[port]; e != o.Engines[port] {
+			start = append(start, state.StartEngine{Port: port, Want: e})
+		}
+	}
+	return start, stop
+}
+
+// offloads are the steps for the ports' offloads: what must be off is switched
+// off first, what may be on is switched on last, because an early flowtable or an
+// engine that goes is there until then. A port that doesn't exist keeps what is
+// saved for it until it is back.
+func offloads(want state.State, o state.Observed) (first, last []state.Step) {
+	relied := relied(want)
+	links := slices.SortedFunc(slices.Values(o.Links), func(a, b state.Link) int { return cmp.Compare(a.Name, b.Name) })
+	for _, l := range links {
+		now := l.Feature.Offloads()
 		set, wanted := want.Features[l.Name]
 		saved, changed := o.Saved[l.Name]
-		switch {
-		case wanted && set != l.Feature.Offloads():
-			steps[l.Name] = state.SetOffloads{Port: l.Name, Want: set}
-		case !wanted && changed:
-			steps[l.Name] = state.RestoreOffloads{Port: l.Name, Saved: saved}
+		var step state.Step = state.SetOffloads{Port: l.Name, Want: set}
+		if !wanted {
+			set, step = saved, state.RestoreOffloads{Port: l.Name, Saved: saved}
 		}
-	}
-	for _, port := range slices.Sorted(maps.Keys(steps)) {
-		if early[port] {
-			first = append(first, steps[port])
-		} else {
-			last = append(last, steps[port])
+		soon := both(now, set)
+		switch {
+		case wanted && set == now || !wanted && !changed:
+		case relied[l.Name] && soon == set:
+			first = append(first, step)
+		case relied[l.Name] && soon != now:
+			first = append(first, state.SetOffloads{Port: l.Name, Want: soon})
+			last = append(last, step)
+		default:
+			last = append(last, step)
 		}
 	}
 	return first, last
+}
+
+// both is what is on in a and in b.
+func both(a, b state.Offloads) state.Offloads {
+	return state.Offloads{GRO: a.GRO && b.GRO, GROList: a.GROList && b.GROList, GROHW: a.GROHW && b.GROHW,
+		LRO: a.LRO && b.LRO, RxVLAN: a.RxVLAN && b.RxVLAN}
+}
+
+// relied are the ports whose offloads an early flowtable or an engine relies on.
+func relied(want state.State) map[string]bool {
+	ports := map[string]bool{}
+	if t := want.Table; t != nil && t.Flowtable.Number != state.NumberIngress {
+		for _, device := range t.Flowtable.Devices {
+			ports[device] = true
+		}
+	}
+	for port := range want.Engines {
+		ports[port] = true
+	}
+	return ports
 }
 
 // tableSteps changes the table in place where flows can be kept.
@@ -86,11 +128,13 @@ func tableSteps(want *state.Table, o state.Observed) []state.Step {
 }
 
 // anew: the kernel can't change these in place, or flows that were learnt must
-// be judged again.
+// be judged again: those in the flowtable that an engine takes now, too.
 func anew(want, have *state.Table, links []state.Link) bool {
-	return want.Flowtable.Number != have.Flowtable.Number ||
+	return (len(want.Flowtable.Devices) > 0) != (len(have.Flowtable.Devices) > 0) ||
+		want.Flowtable.Number != have.Flowtable.Number ||
 		want.Flowtable.Counter != have.Flowtable.Counter ||
 		want.Generation != have.Generation ||
+		!maps.EqualFunc(want.Engines, have.Engines, slices.Equal) ||
 		stricter(want.Rules, have.Rules, links)
 }
 

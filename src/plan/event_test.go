@@ -16,14 +16,18 @@ import (
 //
 //	kernel 6.12 | 7.3          what becomes of a listed device that goes
 //	KIND NAME [WORD…]          a new link; KIND is nic, wlan, wwan, dsa, lo or rtnetlink's
-//	                           on=LINK (or an index) in=BRIDGE tag=N qinq xdp mac=no down
-//	                           gro list hw lro: on; gro! …: on and fixed; -gro: off (NICs have gro)
+//	                           on=LINK (or an index) in=BRIDGE tag=N qinq xdp mac=no down addr
+//	                           gro list hw lro rxvlan: on; gro! …: on and fixed; -gro: off (NICs have gro)
 //	del, rename, join, leave   NAME [NEW | BRIDGE]
+//	addr NAME | noaddr NAME    it gets or loses its address
 //	ethtool NAME WORD…         the user's own change of offloads
 //	iface NAME PROTO DEVICE|- L3|-     netifd's interface; up with an l3 device
 //	session DEVICE | hangup DEVICE
 //	fw4 GENERATION [offload] [hardware] | flush
-//	early ok|REASON, ingress ok|REASON   the trials' answers
+//	early ok|REASON, ingress ok|REASON, marks ok|REASON   the trials' answers
+//	xdp NAME | noxdp NAME      somebody's XDP program comes or goes
+//	refused NAME KIND[,generic][,zero-copy][,force] REASON   an engine that was tried
+//	retry NAME                 the engine may be tried again
 //	confirmed | unconfirmed | ipsec | accelerator NAME
 //	saved NAME [WORD…]         left in saved.json by a run before
 //	installed HOOK GENERATION DEVICE,…   a table left by a run before, without rules
@@ -39,6 +43,8 @@ func (r *router) event(line string) error {
 		r.link(args[0]).Master = r.link(args[1]).Index
 	case "leave":
 		r.link(args[0]).Master = 0
+	case "addr", "noaddr":
+		r.link(args[0]).Addressed = w[0] == "addr"
 	case "ethtool":
 		l := r.link(args[0])
 		for _, word := range args[1:] {
@@ -65,7 +71,7 @@ func (r *router) event(line string) error {
 			Number: uint32(number), Devices: strings.Split(args[2], ","), Counter: true}}
 		return err
 	default:
-		if !r.kernelEvent(w[0], args, strings.TrimSpace(strings.TrimPrefix(line, w[0]))) {
+		if !r.engineEvent(w[0], args) && !r.kernelEvent(w[0], args, strings.TrimSpace(strings.TrimPrefix(line, w[0]))) {
 			return r.add(w[0], args)
 		}
 	}
@@ -86,6 +92,8 @@ func (r *router) kernelEvent(word string, args []string, rest string) bool {
 		r.o.Hooks.Early = ability(rest)
 	case "ingress":
 		r.o.Hooks.Ingress = ability(rest)
+	case "marks":
+		r.o.Marks = ability(rest)
 	case "confirmed", "unconfirmed":
 		r.o.Hooks.Confirmed = word == "confirmed"
 	case "ipsec":
@@ -167,6 +175,8 @@ func (r *router) property(l *state.Link, word string) (err error) {
 		l.QinQ = true
 	case "down":
 		l.Up = false
+	case "addr":
+		l.Addressed = true
 	case "mac":
 		l.MAC = [6]byte{}
 	default:
@@ -180,7 +190,7 @@ func (r *router) property(l *state.Link, word string) (err error) {
 // feature sets one feature: gro, -gro, gro!.
 func feature(f *state.Features, word string) bool {
 	name := strings.Trim(word, "-!")
-	to := map[string]*state.Feature{"gro": &f.GRO, "list": &f.GROList, "hw": &f.GROHW, "lro": &f.LRO}[name]
+	to := map[string]*state.Feature{"gro": &f.GRO, "list": &f.GROList, "hw": &f.GROHW, "lro": &f.LRO, "rxvlan": &f.RxVLAN}[name]
 	if to == nil {
 		return false
 	}
@@ -198,6 +208,8 @@ func (r *router) del(name string) error {
 	r.o.Links = slices.DeleteFunc(r.o.Links, func(l state.Link) bool { return l.Index == index })
 	delete(r.original, name)
 	delete(r.o.Saved, name)
+	delete(r.o.Engines, name)
+	delete(r.o.Refused, name)
 	if t := r.o.Table; t != nil && !r.keepsNames {
 		t.Flowtable.Devices = slices.DeleteFunc(t.Flowtable.Devices, func(d string) bool { return d == name })
 	}
@@ -234,6 +246,11 @@ func (r *router) rename(from, to string) error {
 		r.o.Saved[to] = saved
 		delete(r.o.Saved, from)
 	}
+	if e, runs := r.o.Engines[from]; runs {
+		r.o.Engines[to] = e
+		delete(r.o.Engines, from)
+	}
+	delete(r.o.Refused, from) // the port has changed
 	if r.keepsNames {
 		return nil
 	}

@@ -115,8 +115,29 @@ func offloadsAreKnown(t *testing.T, r *router) {
 func invariants(t *testing.T, r *router) {
 	t.Helper()
 	offloadsAreKnown(t, r)
+	engines := map[string]bool{}
+	for _, e := range r.o.Engines {
+		engines[e.Kind] = true
+	}
+	if r.o.Table == nil && len(engines) > 0 || r.o.Table != nil && len(r.o.Table.Engines) != len(engines) {
+		t.Fatalf("engines %v run, table %+v", r.o.Engines, r.o.Table)
+	}
 	if r.o.Table == nil {
 		return
+	}
+	for kind, devices := range r.o.Table.Engines {
+		for _, device := range devices {
+			if l := r.link(device); l != nil && !r.engineBelow(l, kind) {
+				t.Fatalf("%s is in set %s, but not every port below it has the engine: %v", device, kind, r.o.Engines)
+			} else if l != nil && l.Master != 0 {
+				t.Fatalf("%s is in set %s, but packets bear the name of its master", device, kind)
+			}
+		}
+	}
+	for port, e := range r.o.Engines {
+		if early := len(r.o.Checks) > 0 || r.o.Table.Flowtable.Number != state.NumberIngress; early && e.Generic {
+			t.Fatalf("%s is in generic mode at early_ingress", port)
+		}
 	}
 	for _, device := range r.o.Table.Flowtable.Devices {
 		if r.link(device) == nil {

@@ -20,7 +20,7 @@ type hook struct {
 // chooseHook takes the earliest hook that the configuration, the kernel and
 // every port that carries flows allow.
 func (s *survey) chooseHook() hook {
-	if reason := holdBack(s.c, s.o); reason != "" {
+	if reason := holdFlowtable(s.c, s.o); reason != "" {
 		return hook{hook: state.HookOff, reason: reason}
 	}
 	if len(s.devices()) == 0 {
@@ -83,7 +83,10 @@ func (s *survey) portBlocksEarly(p *port) string {
 	if name, fixed := fixedOn(p.link.Feature); fixed {
 		return name + " can't be switched off (fixed)"
 	}
-	if p.link.XDP != 0 {
+	if p.has().Generic {
+		return "its engine's XDP program is in generic mode, and early_ingress would pass it by"
+	}
+	if s.foreignXDP(p.link) {
 		return fmt.Sprintf("XDP program %d is attached, and early_ingress would pass by one in generic mode", p.link.XDP)
 	}
 	if s.c.GRO[p.link.Name] {

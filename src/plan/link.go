@@ -27,6 +27,8 @@ func isTunnel(l *state.Link) bool {
 	return tunnels[l.Kind] || (l.Kind == "tun" || l.DevType == "wwan") && l.MAC == [6]byte{}
 }
 
+func isDSA(l *state.Link) bool { return l.Kind == "dsa" || l.DevType == "dsa" }
+
 // unfit is why a link at the lower end of a stacking can't carry a flowtable's
 // hook usefully, "" if it can.
 func unfit(l *state.Link) string {
@@ -46,7 +48,7 @@ func unfit(l *state.Link) string {
 // had one (facts: DSA and Wi-Fi come with a bus device behind them, too).
 func noList(l *state.Link) string {
 	switch {
-	case l.Kind == "dsa" || l.DevType == "dsa":
+	case isDSA(l):
 		return "a DSA port loses its NAPI list when GRO is off"
 	case l.DevType == "wlan":
 		return "Wi-Fi has no NAPI list of its own"

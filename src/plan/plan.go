@@ -6,8 +6,8 @@
 // in a golden file (testdata).
 //
 // The way of a decision: survey (which l3 devices, what is below each, which
-// stay on the slow path) → hook (one for the router) → receive (for each port) →
-// table (flowtable and rules).
+// stay on the slow path) → engines (for each port) → hook (one for the router) →
+// receive (for each port) → table (flowtable and rules).
 package plan
 
 import (
@@ -29,12 +29,12 @@ func Desired(c config.Config, o state.Observed) (state.State, state.Report) {
 	}
 	s := newSurvey(c, o)
 	h := s.chooseHook()
-	want := state.State{Features: s.receive(h.hook)}
-	if h.hook != state.HookOff {
+	want := state.State{Features: s.receive(h.hook), Engines: s.wantedEngines()}
+	if h.hook != state.HookOff || len(want.Engines) > 0 {
 		want.Table = s.table(h)
-		if h.hook == state.HookEarly && !o.Hooks.Confirmed {
-			want.Checks = slices.Clone(want.Table.Flowtable.Devices)
-		}
+	}
+	if h.hook == state.HookEarly && !o.Hooks.Confirmed {
+		want.Checks = slices.Clone(want.Table.Flowtable.Devices)
 	}
 	r.Hook, r.HookReason = h.hook, h.reason
 	r.Ports = s.report(h)
@@ -55,20 +55,25 @@ func standAside(c config.Config, o state.Observed) string {
 	return ""
 }
 
-// holdBack is the reason to install no flowtable; what the user wrote about
-// the receive modes of ports still holds.
-func holdBack(c config.Config, o state.Observed) string {
-	if c.Main.Hook == config.HookOff {
-		return "option hook 'off'"
-	}
+// hold is the reason to accelerate nothing; what the user wrote about the
+// receive modes of ports still holds.
+func hold(c config.Config, o state.Observed) string {
 	if c.Firewall.Present && !o.FW4.Present {
 		return "firewall stopped or not started yet: no acceleration until it is back"
 	}
-	if fw4Offload(c, o) {
+	reason, _ := c.Withhold()
+	return reason
+}
+
+// holdFlowtable is the reason to install no flowtable.
+func holdFlowtable(c config.Config, o state.Observed) string {
+	switch {
+	case c.Main.Hook == config.HookOff:
+		return "option hook 'off'"
+	case hold(c, o) != "":
+		return hold(c, o)
+	case fw4Offload(c, o):
 		return "fw4's own flow_offloading is on"
-	}
-	if reason, yes := c.Withhold(); yes {
-		return reason
 	}
 	return ""
 }

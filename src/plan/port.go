@@ -16,10 +16,13 @@ type port struct {
 	link     *state.Link
 	networks []string
 	paths    []string
+	stacks   []*stack      // above it
 	sections []config.Port // that speak of it, the nearest first
 	carries  bool          // flows of at least one stack may use the flowtable
 	why      string        // why not, if they may not
 	receive  string        // the wanted mode; auto: free choice
+	engine   state.Engine  // that its sections ask for; Kind "": none
+	refused  string        // why it doesn't get it; "": it does
 }
 
 // findPorts gathers the ends of all stacks.
@@ -38,6 +41,7 @@ func (s *survey) findPorts() []*port {
 			if !joined[e.link.Index] {
 				joined[e.link.Index] = true
 				p.networks = append(p.networks, st.networks...)
+				p.stacks = append(p.stacks, st)
 				index.collect(sections[e.link.Index], "@", st.networks)
 			}
 			p.join(st, e)
@@ -45,6 +49,7 @@ func (s *survey) findPorts() []*port {
 		}
 	}
 	ports := make([]*port, 0, len(found))
+	s.byLink = found
 	for link, p := range found {
 		s.settle(p, sections[link])
 		ports = append(ports, p)

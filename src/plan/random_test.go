@@ -43,6 +43,7 @@ func TestRandomWalks(t *testing.T) {
 	for _, step := range []state.Step{
 		state.ReplaceTable{}, state.DeleteTable{}, state.AddDevices{}, state.RemoveDevices{}, state.ReplaceRules{},
 		state.AddCheck{}, state.RemoveCheck{}, state.SetOffloads{}, state.RestoreOffloads{},
+		state.StartEngine{}, state.StopEngine{},
 	} {
 		if n := met[reflect.TypeOf(step)]; n < 10 && ran == len(paths) {
 			t.Errorf("%T was met %d times only", step, n)
@@ -170,9 +171,12 @@ func (w *stroll) event() string {
 			return "config"
 		}
 	}
+	if port := w.linkOf("", "veth"); port != "" && w.IntN(12) == 0 {
+		return w.engineEvent(port)
+	}
 	switch w.IntN(10) {
 	case 0:
-		return pick(w, "fw4 g1", "fw4 g2", "fw4 g3 offload", "fw4 g3 hardware", "flush", "ingress no flowtables")
+		return pick(w, "fw4 g1", "fw4 g2", "fw4 g3 offload", "fw4 g3 hardware", "flush", "ingress no flowtables", "marks ok", "marks no events")
 	case 1:
 		return pick(w, "early ok", "early ok", "early no such hook", "confirmed", "unconfirmed")
 	case 2, 3:
@@ -195,8 +199,8 @@ func (w *stroll) linkEvent() string {
 		return pick(w, "join "+port+" "+bridge, "join "+port+" "+bridge, "leave "+port, "leave "+port, "del "+bridge)
 	}
 	lines := []string{"del " + port, "leave " + port, "rename " + port + " " + w.fresh(),
-		"ethtool " + port + pick(w, " -gro", " gro", " list", " -list", " -hw", " lro"),
-		"vlan " + w.fresh() + " on=" + port + " tag=9"}
+		"ethtool " + port + pick(w, " -gro", " gro", " list", " -list", " -hw", " lro", " rxvlan", " -rxvlan"),
+		"vlan " + w.fresh() + " on=" + port + " tag=9", pick(w, "addr ", "noaddr ") + port}
 	if ppp := w.linkOf("ppp"); ppp != "" {
 		lines = append(lines, "del "+ppp)
 	}
@@ -214,14 +218,29 @@ func (w *stroll) newLink() string {
 			name = usual
 		}
 	}
-	return pick(w, "nic", "nic", "nic", "nic", "veth", "wlan", "dummy", "wireguard") + " " + name +
-		pick(w, "", "", " list", " hw", " gro!", " lro")
+	return pick(w, "nic", "nic", "nic", "nic", "veth", "wlan", "dummy", "wireguard", "ip6tnl") + " " + name +
+		pick(w, "", "", " list rxvlan", " hw", " gro!", " lro", " rxvlan", " rxvlan!", " lro!")
+}
+
+// engineEvent is somebody's program, an engine that can't be had, or one that
+// may be tried again.
+func (w *stroll) engineEvent(port string) string {
+	if e, runs := w.r.o.Engines[port]; runs && e.Mark == 0x40000000 && w.IntN(2) == 0 {
+		words := e.Kind
+		for word, on := range map[string]bool{",generic": e.Generic, ",zero-copy": e.ZeroCopy, ",force": e.Force} {
+			if on {
+				words += word
+			}
+		}
+		return "refused " + port + " " + words + " it doesn't earn its place"
+	}
+	return pick(w, "xdp ", "noxdp ", "retry ") + port
 }
 
 // configure changes one thing in the configuration.
 func (w *stroll) configure() {
 	c := &w.c
-	switch w.IntN(7) {
+	switch w.IntN(9) {
 	case 0:
 		c.Main.Enabled = w.IntN(3) > 0
 	case 1, 2:
@@ -235,7 +254,7 @@ func (w *stroll) configure() {
 		c.GRO = map[string]bool{pick(w, "eth0", "eth1", "lan1"): w.IntN(2) == 0}
 	case 6:
 		p := config.Port{
-			Engine:  pick(w, config.EngineFlowtable, config.EngineNone, config.EngineXDP),
+			Engine:  pick(w, config.EngineFlowtable, config.EngineNone, config.EngineXDP, config.EngineAFXDP),
 			Receive: pick(w, config.ReceiveAuto, config.ReceiveBulk, config.ReceiveFraglist, config.ReceiveGRO, config.ReceiveOff, config.ReceiveKeep),
 		}
 		if w.IntN(2) == 0 {
@@ -244,5 +263,21 @@ func (w *stroll) configure() {
 			p.Device = pick(w, "eth0", "eth1", "lan1", "br-lan", "n1", "n2")
 		}
 		c.Ports = append(append([]config.Port(nil), c.Ports...), p)
+	case 7, 8:
+		w.engines()
+	}
+}
+
+// engines asks for an engine on all usual ports.
+func (w *stroll) engines() {
+	p := config.Port{
+		Networks: []string{"lan", "wan", "wan6"}, Engine: pick(w, config.EngineXDP, config.EngineXDP, config.EngineAFXDP),
+		Receive: config.ReceiveAuto, XDPMode: pick(w, config.XDPNative, config.XDPNative, config.XDPGeneric), Force: w.IntN(2) == 0,
+	}
+	p.ZeroCopy = p.Engine == config.EngineAFXDP && p.XDPMode == config.XDPNative && w.IntN(2) == 0
+	w.c.Ports = []config.Port{p}
+	for _, device := range []string{"eth0", "eth1", "eth2", "n1"} {
+		p.Networks, p.Device = nil, device
+		w.c.Ports = append(w.c.Ports, p)
 	}
 }

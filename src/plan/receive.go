@@ -16,11 +16,36 @@ type mode struct{ name, reason string }
 func (s *survey) receive(h state.Hook) map[string]state.Offloads {
 	want := map[string]state.Offloads{}
 	for _, p := range s.ports {
-		if m := s.mode(p, h); m.name != config.ReceiveKeep {
-			want[p.link.Name] = reachable(s.offloads(p.link, m.name), p.link.Feature)
+		m, engine := s.mode(p, h), p.has().Kind != ""
+		if m.name == config.ReceiveKeep && !engine {
+			continue
 		}
+		o := s.offloads(p.link, m.name)
+		if engine {
+			o.GROHW, o.LRO, o.RxVLAN = false, false, false
+		}
+		want[p.link.Name] = reachable(o, p.link.Feature)
 	}
 	return want
+}
+
+// takenOff are the offloads that a port has by itself and its engine can't
+// bear: what they join or take off an XDP program can't undo.
+func (s *survey) takenOff(p *port) []string {
+	if p.has().Kind == "" {
+		return nil
+	}
+	var names []string
+	own := s.own(p.link)
+	for _, x := range []struct {
+		name string
+		on   bool
+	}{{"rx-gro-hw", own.GROHW}, {"rx-lro", own.LRO}, {"rx-vlan-hw-parse", own.RxVLAN && !p.link.Feature.RxVLAN.Fixed}} {
+		if x.on {
+			names = append(names, x.name)
+		}
+	}
+	return names
 }
 
 // mode is what p gets at hook h: what the user wrote where that can be had.
@@ -52,13 +77,15 @@ func (s *survey) mode(p *port, h state.Hook) mode {
 	return m
 }
 
-// offloads is a mode as offloads. What a mode
-// doesn't speak of is as the port had it before us.
+// offloads is a mode as offloads. What a mode doesn't speak of is as the port
+// had it before us.
 func (s *survey) offloads(l *state.Link, mode string) state.Offloads {
-	var o state.Offloads
-	if mode == config.ReceiveGRO || mode == config.ReceiveFraglist {
-		o = s.own(l)
+	o := s.own(l)
+	switch mode {
+	case config.ReceiveGRO, config.ReceiveFraglist:
 		o.GRO, o.GROList = true, mode == config.ReceiveFraglist
+	case config.ReceiveBulk, config.ReceiveOff:
+		o.GRO, o.GROList, o.GROHW, o.LRO = false, false, false, false
 	}
 	return o
 }
@@ -82,6 +109,7 @@ func reachable(want state.Offloads, f state.Features) state.Offloads {
 	fix(&want.GROList, f.GROList)
 	fix(&want.GROHW, f.GROHW)
 	fix(&want.LRO, f.LRO)
+	fix(&want.RxVLAN, f.RxVLAN)
 	return want
 }
 

@@ -37,7 +37,10 @@ func (s *survey) portReport(p *port, h hook) state.PortReport {
 	}
 	m := s.mode(p, h.hook)
 	r.Receive, r.ReceiveReason = m.name, m.reason
-	r.Engine, r.EngineReason = p.engine(h)
+	if off := s.takenOff(p); off != nil {
+		r.ReceiveReason += "; off while the engine runs: " + list(off)
+	}
+	r.Engine, r.EngineReason = s.engineReport(p, h)
 	return r
 }
 
@@ -49,12 +52,16 @@ func (s *survey) stackReport(st *stack) state.PortReport {
 	} else if why == "" {
 		why = "nothing below it yet"
 	}
-	return state.PortReport{
+	r := state.PortReport{
 		Name: st.name, Networks: list(st.networks), Path: st.name,
 		Hook: state.HookOff, HookReason: why,
 		Receive: config.ReceiveKeep, ReceiveReason: "no port to set",
 		Engine: config.EngineNone, EngineReason: why,
 	}
+	if st.engine != "" {
+		r.Engine, r.EngineReason = st.engine, "a tunnel that the engine of the port below it writes itself"
+	}
+	return r
 }
 
 // allNotices are the survey's after those of the configuration itself.

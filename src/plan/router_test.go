@@ -3,8 +3,10 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"fastpath/src/state"
@@ -56,6 +58,7 @@ func (r *router) apply(step state.Step) error {
 			return errors.New("the flows of the installed table aren't of the rules' generation")
 		}
 		r.o.Table.Rules = slices.Clone(s.Table.Rules)
+		return r.rulesFit(s.Table)
 	case state.AddCheck:
 		if r.link(s.Device) == nil || slices.Contains(r.o.Checks, s.Device) {
 			return errNoDevice
@@ -72,6 +75,10 @@ func (r *router) apply(step state.Step) error {
 		return r.setOffloads(s)
 	case state.RestoreOffloads:
 		return r.restoreOffloads(s)
+	case state.StartEngine:
+		return r.startEngine(s)
+	case state.StopEngine:
+		return r.stopEngine(s)
 	default:
 		return fmt.Errorf("unknown step %T", step)
 	}
@@ -79,17 +86,21 @@ func (r *router) apply(step state.Step) error {
 }
 
 func (r *router) install(t state.Table) error {
-	if len(t.Flowtable.Devices) == 0 || len(t.Rules) == 0 {
+	if len(t.Flowtable.Devices) == 0 && len(t.Engines) == 0 || len(t.Rules) == 0 {
 		return errors.New("a table without devices or rules")
+	}
+	if err := r.rulesFit(t); err != nil {
+		return err
 	}
 	r.o.Table.Generation = t.Generation
 	r.o.Table.Rules = slices.Clone(t.Rules)
+	r.o.Table.Engines = maps.Clone(t.Engines)
 	r.o.Table.Flowtable = state.Flowtable{Number: t.Flowtable.Number, Counter: t.Flowtable.Counter}
 	return r.addDevices(state.AddDevices{Flowtable: t.Flowtable, Devices: t.Flowtable.Devices})
 }
 
 func (r *router) addDevices(s state.AddDevices) error {
-	if r.o.Table == nil {
+	if r.o.Table == nil || !slices.Contains(r.o.Table.Rules, state.Rule{Verdict: state.Add}) && len(s.Devices) > 0 {
 		return errors.New("ENOENT: no flowtable")
 	}
 	f := &r.o.Table.Flowtable
@@ -133,13 +144,10 @@ func (r *router) setOffloads(s state.SetOffloads) error {
 		return errors.New("EINVAL: a fixed feature")
 	}
 	if _, saved := r.o.Saved[s.Port]; !saved {
-		if r.o.Saved == nil {
-			r.o.Saved = map[string]state.Offloads{}
-		}
 		r.o.Saved[s.Port] = l.Feature.Offloads()
 	}
 	l.Feature = with(l.Feature, s.Want)
-	return r.earlyHolds(s.Port)
+	return cmp.Or(r.engineSees(l), r.earlyHolds(s.Port))
 }
 
 func (r *router) restoreOffloads(s state.RestoreOffloads) error {
@@ -150,7 +158,7 @@ func (r *router) restoreOffloads(s state.RestoreOffloads) error {
 	}
 	l.Feature = with(l.Feature, reachable(saved, l.Feature))
 	delete(r.o.Saved, s.Port)
-	return r.earlyHolds(s.Port)
+	return cmp.Or(r.engineSees(l), r.earlyHolds(s.Port))
 }
 
 // earlyHolds: none of the ports that a step touches may merge packets while an
@@ -170,7 +178,7 @@ func (r *router) earlyHolds(ports ...string) error {
 }
 
 func with(f state.Features, o state.Offloads) state.Features {
-	f.GRO.On, f.GROList.On, f.GROHW.On, f.LRO.On = o.GRO, o.GROList, o.GROHW, o.LRO
+	f.GRO.On, f.GROList.On, f.GROHW.On, f.LRO.On, f.RxVLAN.On = o.GRO, o.GROList, o.GROHW, o.LRO, o.RxVLAN
 	return f
 }
 
@@ -188,13 +196,9 @@ func (r *router) clone() *router {
 		t.Rules = slices.Clone(t.Rules)
 		c.o.Table = &t
 	}
-	c.o.Saved = map[string]state.Offloads{}
-	for k, v := range r.o.Saved {
-		c.o.Saved[k] = v
-	}
-	c.original = map[string]state.Offloads{}
-	for k, v := range r.original {
-		c.original[k] = v
-	}
+	c.o.Saved = maps.Clone(r.o.Saved)
+	c.o.Engines = maps.Clone(r.o.Engines)
+	c.o.Refused = maps.Clone(r.o.Refused)
+	c.original = maps.Clone(r.original)
 	return &c
 }

@@ -32,6 +32,18 @@ var big = map[string]func(n int) (config.Config, state.Observed){
 		}
 		return c, o
 	},
+	"engines": func(n int) (config.Config, state.Observed) {
+		c, o := bigRouter()
+		o.Marks.OK = true
+		for i := range n {
+			name, vlan := fmt.Sprintf("eth%d", i), fmt.Sprintf("eth%d.7", i)
+			o.Links = append(o.Links, nic(name, i+1, 0), state.Link{Index: n + i + 1, Name: vlan, Kind: "vlan", Lower: i + 1, VLAN: 7})
+			network(&c, "net"+name, name)
+			network(&c, "net"+vlan, vlan)
+			c.Ports = append(c.Ports, config.Port{Device: name, Engine: config.EngineXDP, Receive: config.ReceiveAuto})
+		}
+		return c, o
+	},
 	"vlans": func(n int) (config.Config, state.Observed) {
 		c, o := bigRouter()
 		o.Links = append(o.Links, nic("eth0", 1, 0))
@@ -94,6 +106,9 @@ func cost(c config.Config, o state.Observed) (allocs, bytes uint64) {
 	runtime.ReadMemStats(&before)
 	for range runs {
 		want, _ := Desired(c, o)
+		if _, ok := want.Engines["eth1"]; ok != (c.Ports != nil && c.Ports[0].Engine == config.EngineXDP) {
+			panic("engines are not as the shape has them")
+		}
 		o.Table = want.Table // so that Diff compares, and doesn't just install
 		if Diff(want, o) == nil {
 			panic("nothing to do")

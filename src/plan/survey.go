@@ -16,8 +16,11 @@ type stack struct {
 	networks []string
 	ends     []end
 	waits    []string // devices that don't exist yet
-	why      string   // why it has no ends, in the words of walk
-	slow     string   // why its flows stay on the slow path; "" if they don't
+	why      string   // why a flowtable can have none of them, in the words of walk
+	slow     string   // why its flows stay off the flowtable; "" if they don't
+	deep     bool     // for the reason alone that a flowtable can't hold its encapsulation
+	engine   string   // that all ports below it have
+	lacks    string   // why there is none
 }
 
 // survey is the router as the configuration means it.
@@ -26,9 +29,11 @@ type survey struct {
 	o        state.Observed
 	names    names
 	t        *topology
-	stacks   []*stack          // sorted by name
-	ports    []*port           // sorted by name
-	excluded map[string]string // device whose flows are never added → reason
+	stacks   []*stack            // sorted by name
+	ports    []*port             // sorted by name
+	byLink   map[int]*port       // by interface index
+	excluded map[string]string   // device whose flows are never added → reason
+	engines  map[string][]string // kind → l3 devices between which it carries flows
 	notices  []string
 }
 
@@ -42,26 +47,22 @@ func newSurvey(c config.Config, o state.Observed) *survey {
 	s.excludeProblems()
 	s.waiting()
 	s.ports = s.findPorts()
+	s.chooseEngines()
 	return s
 }
 
 func (s *survey) notice(words ...string) { s.notices = append(s.notices, strings.Join(words, "")) }
 
-// findStacks takes the l3 devices of the firewall's zones, then what port
-// sections name besides. Without zones (plain Debian) only the latter are left.
+// findStacks takes the l3 devices of the firewall's zones and of the networks
+// that port sections name; then, for a device that is in none of those (plain
+// Debian has neither), the l3 devices above it.
 func (s *survey) findStacks() []*stack {
 	found := map[string]*stack{}
-	inside := map[string]bool{} // links in any stack
 	add := func(device, network string) {
 		st := found[device]
 		if st == nil {
 			st = s.walkFrom(device)
 			found[device] = st
-			for _, e := range st.ends {
-				for _, name := range e.path {
-					inside[name] = true
-				}
-			}
 		}
 		if network != "" && !slices.Contains(st.networks, network) {
 			st.networks = append(st.networks, network)
@@ -78,10 +79,14 @@ func (s *survey) findStacks() []*stack {
 				s.notice("network ", network, " of a port section has no device (yet)")
 			}
 		}
+	}
+	inside := insides(found)
+	for _, p := range s.c.Ports {
 		if p.Device != "" && !inside[p.Device] {
-			add(p.Device, "")
+			s.device(p.Device, add)
 		}
 	}
+	s.misnamed(insides(found))
 	stacks := make([]*stack, 0, len(found))
 	for _, st := range found {
 		stacks = append(stacks, st)
@@ -90,7 +95,51 @@ func (s *survey) findStacks() []*stack {
 	return stacks
 }
 
-// zone adds the l3 devices of a zone's networks and the zone's own devices.
+// insides are the links in any of the stacks.
+func insides(stacks map[string]*stack) map[string]bool {
+	inside := map[string]bool{}
+	for _, st := range stacks {
+		inside[st.name] = true
+		for _, e := range st.ends {
+			for _, name := range e.path {
+				inside[name] = true
+			}
+		}
+	}
+	return inside
+}
+
+// device adds the l3 devices above a device that a port section names. One that
+// doesn't exist yet may be anything.
+func (s *survey) device(name string, add func(device, network string)) {
+	link := s.t.byName[name]
+	if link == nil {
+		add(name, "")
+		return
+	}
+	for _, l := range s.t.l3Above(link) {
+		add(l.Name, "")
+	}
+}
+
+// misnamed says which port sections no port hears of: their device is but a
+// part of another one, or carries the packets of others, and walk ends above it.
+func (s *survey) misnamed(inside map[string]bool) {
+	for _, p := range s.c.Ports {
+		link := s.t.byName[p.Device]
+		if link == nil || inside[p.Device] || p.Engine == config.EngineNone {
+			continue
+		}
+		var names []string
+		for _, l := range s.t.l3Above(link) {
+			names = append(names, l.Name)
+		}
+		s.notice("the options of the port section for device ", p.Device, " have no effect: its packets come and go by ", list(names))
+	}
+}
+
+// zone adds the l3 devices of a zone's networks and the zone's own devices. A
+// pattern may fit the links below them as well, whose names no packet bears.
 func (s *survey) zone(z config.Zone, add func(device, network string)) {
 	for _, network := range z.Networks {
 		if device := s.names.l3(network); device != "" {
@@ -104,8 +153,8 @@ func (s *survey) zone(z config.Zone, add func(device, network string)) {
 			continue
 		}
 		for i := range s.o.Links {
-			if name := s.o.Links[i].Name; strings.HasPrefix(name, prefix) {
-				add(name, "")
+			if l := &s.o.Links[i]; strings.HasPrefix(l.Name, prefix) && s.t.isL3(l) {
+				add(l.Name, "")
 			}
 		}
 	}
@@ -116,15 +165,33 @@ func (s *survey) zone(z config.Zone, add func(device, network string)) {
 // then changes nothing at the port.
 func (s *survey) walkFrom(device string) *stack {
 	st := &stack{name: device}
-	w := walk{t: s.t, onPath: map[int]bool{}, seen: map[visit]string{}}
-	if link := s.t.byName[device]; link != nil {
-		st.why = w.down(link, 0)
-	} else if w.waits = []string{device}; s.t.pppoe[device] != "" {
-		w.path = []string{device}
-		st.why = w.session(device, 0)
+	st.why = s.walkTo(st, maxEncaps)
+	if st.why != "" && s.isPPP(device) {
+		// An engine holds two tags below the PPPoE header.
+		again := &stack{name: device}
+		if s.walkTo(again, maxEncaps+1) == "" {
+			st.ends, st.waits, st.deep = again.ends, again.waits, true
+		}
+	}
+	return st
+}
+
+func (s *survey) isPPP(device string) bool {
+	link := s.t.byName[device]
+	return link != nil && link.Kind == "ppp" || s.t.pppoe[device] != ""
+}
+
+// walkTo fills in what is below st, with so many encapsulations at most.
+func (s *survey) walkTo(st *stack, limit int) (why string) {
+	w := walk{t: s.t, limit: limit, onPath: map[int]bool{}, seen: map[visit]string{}}
+	if link := s.t.byName[st.name]; link != nil {
+		why = w.down(link, 0)
+	} else if w.waits = []string{st.name}; s.t.pppoe[st.name] != "" {
+		w.path = []string{st.name}
+		why = w.session(st.name, 0)
 	}
 	st.ends, st.waits = w.ends, w.waits
-	return st
+	return why
 }
 
 // waiting says what isn't there yet of the stacks that would be accelerated.

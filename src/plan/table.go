@@ -14,11 +14,15 @@ import (
 
 // table is what is installed at hook h.
 func (s *survey) table(h hook) *state.Table {
-	return &state.Table{
-		Generation: s.generation(),
-		Flowtable:  state.Flowtable{Number: h.number, Devices: s.devices(), Counter: s.c.Main.Counters},
-		Rules:      s.rules(),
+	t := &state.Table{Generation: s.generation(), Rules: s.rules()}
+	if len(s.engines) > 0 {
+		t.Engines = s.engines
 	}
+	if h.hook != state.HookOff {
+		t.Flowtable = state.Flowtable{Number: h.number, Devices: s.devices(), Counter: s.c.Main.Counters}
+		t.Rules = append(t.Rules, state.Rule{Key: state.KeyAny, Verdict: state.Add})
+	}
+	return t
 }
 
 // generation changes when every flow has to be judged again: fw4's rules were
@@ -34,7 +38,7 @@ func (s *survey) generation() string {
 			for _, name := range e.path {
 				below[name] = below[name] || carries
 				l := s.t.byName[name]
-				carries = carries || st.slow == "" && l != nil && l.Kind == "ppp" && l.Up
+				carries = carries || (st.slow == "" || s.engines[st.engine] != nil) && l != nil && l.Kind == "ppp" && l.Up
 			}
 		}
 	}
@@ -53,8 +57,9 @@ func (s *survey) generation() string {
 
 // rules are chain forward's, in order: only established TCP and UDP, counted
 // before anything else can end the rule; then what must stay on the slow path;
-// the rest goes to the flowtable. Foreign marks are mwan3's and pbr's, whose
-// routes a flow would not follow.
+// then what an engine carries, which names the devices of both ends, and may be
+// more than a flowtable can; then the devices that the flowtable must not take.
+// Foreign marks are mwan3's and pbr's, whose routes a flow would not follow.
 func (s *survey) rules() []state.Rule {
 	rules := []state.Rule{
 		{Key: state.KeyL4Proto, Not: true, Value: "{ tcp, udp }", Verdict: state.Return},
@@ -69,10 +74,13 @@ func (s *survey) rules() []state.Rule {
 			state.Rule{Key: state.KeySecpath, Verdict: state.Return},
 			state.Rule{Key: state.KeyIPsec, Verdict: state.Return})
 	}
+	for _, kind := range slices.Sorted(maps.Keys(s.engines)) {
+		rules = append(rules, state.Rule{Key: state.KeyEngine, Value: kind, Verdict: state.Mark(s.c.Main.CTMark)})
+	}
 	for _, device := range slices.Sorted(maps.Keys(s.excluded)) {
 		rules = append(rules,
 			state.Rule{Key: state.KeyIif, Value: device, Verdict: state.Return},
 			state.Rule{Key: state.KeyOif, Value: device, Verdict: state.Return})
 	}
-	return append(rules, state.Rule{Key: state.KeyAny, Verdict: state.Add})
+	return rules
 }

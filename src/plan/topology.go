@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"slices"
+
 	"fastpath/src/config"
 	"fastpath/src/state"
 )
@@ -13,7 +15,7 @@ type topology struct {
 	byName   map[string]*state.Link
 	byIndex  map[int]*state.Link
 	ports    map[int][]*state.Link // bridge → its ports
-	upper    map[int][]*state.Link // link → VLANs, PPPoE devices and the master above it
+	upper    map[int][]*state.Link // link → VLANs, PPPoE devices, DSA ports and the master above it
 	pppoe    map[string]string     // l3 device of a PPPoE interface → its Ethernet device
 	sessions []state.Session
 }
@@ -39,10 +41,10 @@ func newTopology(o state.Observed, pppoe map[string]string) *topology {
 
 // connect enters l above what it stands on and below its master.
 func (t *topology) connect(l *state.Link) {
-	switch l.Kind {
-	case "vlan":
+	switch {
+	case stacked(l):
 		t.upper[l.Lower] = append(t.upper[l.Lower], l)
-	case "ppp":
+	case l.Kind == "ppp":
 		if device, _ := t.below(l.Name); t.byName[device] != nil {
 			index := t.byName[device].Index
 			t.upper[index] = append(t.upper[index], l)
@@ -111,4 +113,37 @@ func (t *topology) above(l *state.Link) []*state.Link {
 		}
 	}
 	return all
+}
+
+// stacked: the frames of l are those of the link below it with a tag.
+func stacked(l *state.Link) bool { return l.Kind == "vlan" || isDSA(l) }
+
+// taker is the bridge or bond whose name the packets of l bear from when it
+// has received them; nil if that is l's own.
+func (t *topology) taker(l *state.Link) *state.Link {
+	if master := t.byIndex[l.Master]; master != nil && master.Kind != "vrf" {
+		return master
+	}
+	return nil
+}
+
+// isL3: rules may see packets that came or go by l. What stands below VLANs,
+// PPPoE devices or DSA ports has packets of its own only with an address.
+func (t *topology) isL3(l *state.Link) bool {
+	if l.Kind == "vrf" || t.taker(l) != nil {
+		return false
+	}
+	return l.Addressed || !slices.ContainsFunc(t.upper[l.Index], func(u *state.Link) bool {
+		return stacked(u) || u.Kind == "ppp"
+	})
+}
+
+// l3Above are the l3 devices whose packets come and go by l.
+func (t *topology) l3Above(l *state.Link) (found []*state.Link) {
+	for _, u := range t.above(l) {
+		if t.isL3(u) {
+			found = append(found, u)
+		}
+	}
+	return found
 }

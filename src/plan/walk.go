@@ -24,6 +24,7 @@ type end struct {
 // for each depth of encapsulation, so that a loop ends and crossing paths don't multiply.
 type walk struct {
 	t      *topology
+	limit  int // of encapsulations
 	ends   []end
 	path   []string
 	waits  []string // devices that are named, but don't exist
@@ -39,9 +40,9 @@ func (w *walk) down(l *state.Link, encaps int) (why string) {
 	if w.onPath[l.Index] {
 		return "the links form a loop through " + l.Name
 	}
-	if encaps > maxEncaps {
+	if encaps > w.limit {
 		return fmt.Sprintf("%s: more than %d encapsulations (VLAN tags and PPPoE), which is what a flowtable holds",
-			strings.Join(append(w.path, l.Name), " / "), maxEncaps)
+			strings.Join(append(w.path, l.Name), " / "), w.limit)
 	}
 	at := visit{l.Index, encaps}
 	if why, ok := w.seen[at]; ok {

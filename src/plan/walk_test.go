@@ -96,7 +96,7 @@ func TestWalkReference(t *testing.T) {
 		for _, l := range o.Links {
 			ref := reference{links: o.Links, ends: map[string]bool{}}
 			fit := ref.down(l, 0, nil)
-			w := walk{t: topo, onPath: map[int]bool{}, seen: map[visit]string{}}
+			w := walk{t: topo, limit: maxEncaps, onPath: map[int]bool{}, seen: map[visit]string{}}
 			why := w.down(topo.byName[l.Name], 0)
 			if len(w.path) != 0 || len(w.onPath) != 0 {
 				t.Fatalf("the walk from %s left its path behind", l.Name)
@@ -142,7 +142,7 @@ func TestWalkCrossing(t *testing.T) {
 		below = bridge
 	}
 	topo := newTopology(o, nil)
-	w := walk{t: topo, onPath: map[int]bool{}, seen: map[visit]string{}}
+	w := walk{t: topo, limit: maxEncaps, onPath: map[int]bool{}, seen: map[visit]string{}}
 	if why := w.down(topo.byIndex[below], 0); why != "" {
 		t.Fatal(why)
 	}
@@ -151,5 +151,81 @@ func TestWalkCrossing(t *testing.T) {
 	}
 	if path := strings.Join(w.ends[0].path, " "); !strings.HasSuffix(path, "l1") {
 		t.Errorf("path %s", path)
+	}
+}
+
+// l3Below is what l3Above means, from the other side: the links whose packets
+// come and go by u, found by going down.
+func (r *reference) l3Below(u state.Link, found map[string]bool) {
+	if found[u.Name] {
+		return
+	}
+	found[u.Name] = true
+	for _, l := range r.links {
+		tagged := (u.Kind == "vlan" || u.Kind == "dsa") && u.Lower == l.Index
+		session := u.Kind == "ppp" && u.Name == "ppp0" && l.Name == "n1"
+		if tagged || session || l.Master == u.Index {
+			r.l3Below(l, found)
+		}
+	}
+}
+
+// seen: rules see u's name.
+func (r *reference) seen(u state.Link) bool {
+	if master, ok := r.find(func(x state.Link) bool { return x.Index == u.Master }); u.Kind == "vrf" || ok && master.Kind != "vrf" {
+		return false
+	}
+	_, below := r.find(func(x state.Link) bool {
+		return x.Lower == u.Index && (x.Kind == "vlan" || x.Kind == "dsa") || x.Name == "ppp0" && x.Kind == "ppp" && u.Name == "n1"
+	})
+	return u.Addressed || !below
+}
+
+// TestL3Reference compares l3Above with the reference; loops are no matter.
+func TestL3Reference(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 2026))
+	several, none := 0, 0
+	for range 5000 {
+		o := state.Observed{Links: randomLinks(rnd)}
+		for i := range o.Links {
+			l := &o.Links[i]
+			l.Addressed = rnd.IntN(3) == 0
+			if rnd.IntN(3) == 0 {
+				l.Kind = []string{"vrf", "bond", "dsa"}[rnd.IntN(3)]
+			}
+		}
+		topo := newTopology(o, map[string]string{"ppp0": "n1"})
+		want := map[string]map[string]bool{}
+		ref := reference{links: o.Links}
+		for _, u := range o.Links {
+			below := map[string]bool{}
+			if !ref.seen(u) {
+				continue
+			}
+			ref.l3Below(u, below)
+			for name := range below {
+				if want[name] == nil {
+					want[name] = map[string]bool{}
+				}
+				want[name][u.Name] = true
+			}
+		}
+		for i := range o.Links {
+			got := map[string]bool{}
+			for _, u := range topo.l3Above(&o.Links[i]) {
+				got[u.Name] = true
+			}
+			if name := o.Links[i].Name; !maps.Equal(got, want[name]) {
+				t.Fatalf("above %s: %v, reference %v\n%+v", name, got, want[name], o.Links)
+			}
+			if len(got) > 1 {
+				several++
+			} else if len(got) == 0 {
+				none++
+			}
+		}
+	}
+	if several < 1000 || none < 100 {
+		t.Errorf("several above %d times, none %d times: too few to mean anything", several, none)
 	}
 }

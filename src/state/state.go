@@ -53,6 +53,9 @@ type Observed struct {
 	Checks     []string // devices with our counting chain at netdev ingress, sorted
 	Hooks      Hooks
 	IPsec      Ability // can rules match IPsec (kernel built with XFRM)?
+	// Marks: rules can hand connections to engines, by a mark whose change
+	// conntrack tells (CONFIG_NF_CONNTRACK_MARK, sysctl nf_conntrack_events).
+	Marks Ability
 	// Saved is saved.json: the offloads each port had before we changed them.
 	Saved map[string]Offloads
 	// Accelerators are other accelerators' kernel modules that are loaded.
@@ -60,50 +63,70 @@ type Observed struct {
 	// Engines are ours that run now, Refused those that can't, by port.
 	Engines map[string]Engine
 	Refused map[string]Refusal
+	// Trials are what was found out, in words, about whether engines that run
+	// earn their place; by port, none with Engine.Force.
+	Trials map[string]string
 }
 
 // Link is one netdev as rtnetlink, sysfs and ethtool tell it.
 type Link struct {
-	Index   int
-	Name    string
-	Kind    string // rtnetlink kind: "", bridge, vlan, ppp, veth, dsa, …
-	Lower   int    // IFLA_LINK inside this namespace: a VLAN's parent, a DSA port's conduit; 0: none
-	Master  int    // the bridge this is a port of; 0: none
-	VLAN    uint16 // Kind vlan: the tag
-	QinQ    bool   // Kind vlan: the tag is 802.1ad
-	MAC     [6]byte
-	MTU     int
-	Up      bool
-	Bus     bool   // a real bus device stands behind it: a NIC, not a virtual device
-	DevType string // uevent DEVTYPE: dsa, wlan, …
-	Driver  string
-	XDP     uint32 // id of the attached XDP program; 0: none
+	Index  int
+	Name   string
+	Kind   string // rtnetlink kind: "", bridge, vlan, ppp, veth, dsa, …
+	Lower  int    // IFLA_LINK inside this namespace: a VLAN's parent, a DSA port's conduit; 0: none
+	Master int    // the bridge, bond or VRF that this is part of; 0: none
+	VLAN   uint16 // Kind vlan: the tag
+	QinQ   bool   // Kind vlan: the tag is 802.1ad
+	MAC    [6]byte
+	MTU    int
+	Up     bool
+	// Addressed: it has an IPv4 or a global IPv6 address. One that comes alone
+	// is no event of Watch: the next look finds it.
+	Addressed bool
+	Bus       bool   // a real bus device stands behind it: a NIC, not a virtual device
+	DevType   string // uevent DEVTYPE: dsa, wlan, …
+	Driver    string
+	XDP       uint32 // id of the attached XDP program; 0: none
+	// XDPGeneric: it runs in generic mode, on what the driver has made of a frame.
+	XDPGeneric bool
+	// XDPFeatures is NETDEV_A_DEV_XDP_FEATURES (include/uapi/linux/netdev.h):
+	// what the driver can do now. 0: nothing, or a kernel before 6.3, which doesn't tell.
+	XDPFeatures uint64
+	// Queues is the number of receive queues in use: ethtool's channels, or
+	// what rtnetlink tells of a driver that has none.
+	Queues  int
 	Feature Features
 }
 
 // Feature is one ethtool feature; Fixed means that the driver won't change it.
 type Feature struct{ On, Fixed bool }
 
-// Features are the receive offloads that decide about fraglist GRO and bulking.
+// Features are the receive offloads that decide about fraglist GRO, bulking
+// and engines.
 type Features struct {
 	GRO     Feature // rx-gro
 	GROList Feature // rx-gro-list
 	GROHW   Feature // rx-gro-hw
 	LRO     Feature // rx-lro
+	RxVLAN  Feature // rx-vlan-hw-parse: an XDP program doesn't see the tag that it takes off
 }
 
-// Offloads is a wanted or saved setting of the same four.
+// Offloads is a wanted or saved setting of the same five.
 type Offloads struct {
 	GRO     bool `json:"rx-gro"`
 	GROList bool `json:"rx-gro-list"`
 	GROHW   bool `json:"rx-gro-hw"`
 	LRO     bool `json:"rx-lro"`
+	RxVLAN  bool `json:"rx-vlan-hw-parse"`
 }
 
 // Offloads is what f has switched on.
 func (f Features) Offloads() Offloads {
-	return Offloads{GRO: f.GRO.On, GROList: f.GROList.On, GROHW: f.GROHW.On, LRO: f.LRO.On}
+	return Offloads{GRO: f.GRO.On, GROList: f.GROList.On, GROHW: f.GROHW.On, LRO: f.LRO.On, RxVLAN: f.RxVLAN.On}
 }
+
+// Merges: packets of a flow are joined before a hook or an XDP program sees them.
+func (o Offloads) Merges() bool { return o.GRO || o.GROList || o.GROHW || o.LRO }
 
 // Interface is one logical interface of netifd.
 type Interface struct {
@@ -137,17 +160,23 @@ type State struct {
 	Engines  map[string]Engine   // by port
 }
 
-// Table is inet fastpath: at most one flowtable and the chain forward.
+// Table is inet fastpath: at most one flowtable, a set for each kind of engine,
+// and the chain forward.
 type Table struct {
 	// Generation is what FW4.Generation was, and which PPPoE sessions there
-	// were, when the flows were learnt. It is kept in the kernel (in the flow
-	// rule's comment), never in memory.
+	// were, when the flows were learnt. It is kept in the kernel (in the
+	// comments of the rules that hand flows on), never in memory.
 	Generation string
 	Flowtable  Flowtable
-	Rules      []Rule // of chain forward, in order
+	// Engines are the l3 devices, sorted, between any two of which an engine
+	// carries the flows, by the engine's kind; each is a set of that name.
+	// nil: no engine.
+	Engines map[string][]string
+	Rules   []Rule // of chain forward, in order
 }
 
-// Flowtable is the table's flowtable, named FlowtableName.
+// Flowtable is the table's flowtable, named FlowtableName. Without devices
+// there is none: it is then the zero value.
 type Flowtable struct {
 	Number  uint32   // netfilter hook number as the kernel has it
 	Devices []string // sorted

@@ -4,6 +4,8 @@ package state
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -16,9 +18,10 @@ type Step interface {
 // The steps. Each nftables step is one transaction.
 type (
 	// ReplaceTable deletes our table if it is there and adds it anew: every
-	// accelerated flow goes back to the slow path and is learnt again.
+	// accelerated flow, an engine's too, goes back to the slow path and is
+	// learnt again.
 	ReplaceTable struct{ Table Table }
-	// DeleteTable removes our table and with it all flows.
+	// DeleteTable removes our table and with it all flows, an engine's too.
 	DeleteTable struct{}
 	// AddDevices adds devices to our flowtable; the others keep their flows.
 	AddDevices struct {
@@ -68,9 +71,14 @@ func (StartEngine) step()     {}
 func (StopEngine) step()      {}
 
 func (s ReplaceTable) String() string {
-	f := s.Table.Flowtable
-	return fmt.Sprintf("install table inet %s: flowtable at %s on %s, %d rules",
-		TableName, f.hook(), strings.Join(f.Devices, ", "), len(s.Table.Rules))
+	what := "no flowtable"
+	if f := s.Table.Flowtable; len(f.Devices) > 0 {
+		what = fmt.Sprintf("flowtable at %s on %s", f.hook(), strings.Join(f.Devices, ", "))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(s.Table.Engines)) {
+		what += fmt.Sprintf(", engine %s between %s", kind, strings.Join(s.Table.Engines[kind], ", "))
+	}
+	return fmt.Sprintf("install table inet %s: %s, %d rules", TableName, what, len(s.Table.Rules))
 }
 
 func (f Flowtable) hook() string {
@@ -107,8 +115,8 @@ func (s RestoreOffloads) String() string {
 // String is the setting in ethtool's words.
 func (o Offloads) String() string {
 	on := map[bool]string{true: "on", false: "off"}
-	return fmt.Sprintf("rx-gro %s, rx-gro-list %s, rx-gro-hw %s, rx-lro %s",
-		on[o.GRO], on[o.GROList], on[o.GROHW], on[o.LRO])
+	return fmt.Sprintf("rx-gro %s, rx-gro-list %s, rx-gro-hw %s, rx-lro %s, rx-vlan-hw-parse %s",
+		on[o.GRO], on[o.GROList], on[o.GROHW], on[o.LRO], on[o.RxVLAN])
 }
 
 func (s StartEngine) String() string { return fmt.Sprintf("start engine %v on %s", s.Want, s.Port) }
@@ -123,6 +131,9 @@ func (e Engine) String() string {
 	}
 	if e.ZeroCopy {
 		s += " (zero copy)"
+	}
+	if e.Force {
+		s += " (forced)"
 	}
 	return s
 }
