@@ -50,24 +50,19 @@ func (q *nullQueue) Complete(addrs []uint64) int {
 
 // The worker's own share of a packet's cost: bursts of 64, NAT, no kernel.
 func BenchmarkWorker(b *testing.B) {
+	const burst = 64
 	for _, c := range []struct {
 		name  string
 		ports int
 	}{{"1 output", 1}, {"3 outputs", 3}} {
 		b.Run(c.name, func(b *testing.B) {
-			r := newRig(b, c.ports, 0)
-			outputs := make([]*Output, c.ports)
-			for i := range outputs {
-				outputs[i] = NewOutput(&nullQueue{sent: make([]uint64, 0, ring)}, r.pool, ring)
+			r := newRig(b, c.ports, 1)
+			for i := range r.outputs {
+				r.outputs[i] = NewOutput(&nullQueue{sent: make([]uint64, 0, ring)}, r.pool, ring)
 			}
 			in := &nullQueue{filled: make([]uint64, 0, ring), length: packetLen}
-			w, err := NewWorker(Config{
-				In: in, Ring: burstSize, Alive: &r.alive[0], Memory: r.k.umem,
-				FrameSize: frameSize, Pool: r.pool, Outputs: outputs, Flows: r.table,
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			w := r.worker
+			w.Inputs = []*Input{NewInput(in, &r.alive[0], r.pool, burst, 0)}
 			for f := range r.frames { // a packet in every frame
 				at := f*frameSize + unix.XDP_PACKET_HEADROOM
 				copy(r.k.umem[at-len(r.metas[0]):], r.metas[f%len(r.metas)])
@@ -78,8 +73,8 @@ func BenchmarkWorker(b *testing.B) {
 			for b.Loop() {
 				packets += w.burst()
 			}
-			if w.Counters().Dropped != (Counters{}).Dropped || packets != b.N*burstSize {
-				b.Fatalf("%d packets in %d bursts, dropped %v", packets, b.N, w.Counters().Dropped)
+			if c := w.Inputs[0].Counters(); c.Dropped != (InputCounters{}).Dropped || packets != b.N*burst {
+				b.Fatalf("%d packets in %d bursts, dropped %v", packets, b.N, c.Dropped)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(packets), "ns/packet")
 		})

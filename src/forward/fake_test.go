@@ -80,6 +80,7 @@ type queue struct {
 	event     [8]byte
 	fault     fault
 	batch     int // packets per kick
+	kicks     int
 	fill      []uint64
 	rx, tx    []unix.XDPDesc
 	inDevice  []uint64
@@ -170,6 +171,7 @@ func (q *queue) Unsent() int {
 func (q *queue) Kick() error {
 	q.k.mu.Lock()
 	defer q.k.mu.Unlock()
+	q.kicks++
 	switch q.fault {
 	case again:
 		return unix.EAGAIN

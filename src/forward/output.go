@@ -3,50 +3,46 @@
 package forward
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// Output is the sending half of a port's queue. Workers share it: a tx ring has
-// one producer, and so has a completion ring one consumer.
+// Output is the sending half of one of a port's queues.
 type Output struct {
-	pool  *Pool
-	limit int // most frames it may hold: one that never completes must not starve the receivers
+	q       Queue
+	pool    *Pool
+	limit   int  // most frames it may hold: one that never completes must not starve the inputs
+	held    int  // frames in the tx ring, in the device or in the completion ring
+	down    bool // the last kick said that the device can't send
+	backlog bool // packets are left in the tx ring: somebody has to kick again
 
-	mu   sync.Mutex
-	q    Queue
-	held int  // frames in the tx ring, in the device or in the completion ring
-	down bool // the last kick said that the device can't send
-	done [burstSize]uint64
-
-	backlog atomic.Bool // packets are left in the tx ring: somebody has to kick again
-	count   outputCounters
+	bulk  []unix.XDPDesc // of the burst in the worker's hands, in the order of arrival
+	done  [burstSize]uint64
+	count outputCounters
 }
 
 // OutputCounters is what happened to packets at an output.
 type OutputCounters struct {
 	Queued uint64 // put into the tx ring
-	Bytes  uint64 // of those
 	Full   uint64 // dropped: the tx ring, or the limit of frames, was full
 	Down   uint64 // dropped: the link was down, or the device gone
 	Kicks  uint64 // system calls
 }
 
-type outputCounters struct{ queued, bytes, full, down, kicks atomic.Uint64 }
+type outputCounters struct{ queued, full, down, kicks atomic.Uint64 }
 
-// NewOutput makes an output that holds at most limit frames at a time, which
-// should be the size of q's tx ring.
+// NewOutput makes an output that holds at most limit frames of pool at a time,
+// which should be the size of q's tx ring.
 func NewOutput(q Queue, pool *Pool, limit int) *Output {
-	return &Output{q: q, pool: pool, limit: limit}
+	return &Output{q: q, pool: pool, limit: limit, bulk: make([]unix.XDPDesc, 0, burstSize)}
 }
 
-// send queues a bulk and wakes the kernel for it. What finds no room is dropped
-// and counted: it never waits for a device.
-func (o *Output) send(bulk []unix.XDPDesc) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// send queues the bulk and wakes the kernel for it. What finds no room is
+// dropped and counted: it never waits for a device.
+func (o *Output) send() {
+	bulk := o.bulk
+	o.bulk = o.bulk[:0]
 	o.reap()
 	if o.down {
 		o.kick() // has it come back?
@@ -74,19 +70,15 @@ func (o *Output) send(bulk []unix.XDPDesc) {
 // queue puts packets into the tx ring, as far as there is room.
 func (o *Output) queue(bulk []unix.XDPDesc) int {
 	n := o.q.Transmit(bulk[:min(len(bulk), o.limit-o.held)])
-	bytes := uint64(0)
-	for _, d := range bulk[:n] {
-		bytes += uint64(d.Len)
-	}
 	o.held += n
 	o.count.queued.Add(uint64(n))
-	o.count.bytes.Add(bytes)
 	return n
 }
 
 // kick wakes the kernel until the tx ring is empty, or nothing moves any more.
-// In copy mode a call sends 32 packets and says EAGAIN if there are more; a full
-// completion ring stops it as well, so completions are always reaped in between.
+// In copy mode a call sends 32 packets (more since 6.17) and says EAGAIN if there
+// are more; a full completion ring stops it as well, so completions are always
+// reaped in between.
 func (o *Output) kick() {
 	left := o.q.Unsent()
 	for {
@@ -99,7 +91,7 @@ func (o *Output) kick() {
 			break
 		}
 	}
-	o.backlog.Store(left > 0)
+	o.backlog = left > 0
 }
 
 // reap moves completed frames into the pool.
@@ -116,35 +108,18 @@ func (o *Output) reap() (reaped int) {
 	return reaped
 }
 
-// retry kicks again for packets that an earlier kick left behind, unless
-// somebody else is at it.
+// retry kicks again for packets that an earlier kick left behind.
 func (o *Output) retry() {
-	if o.backlog.Load() && o.mu.TryLock() {
+	if o.backlog {
 		o.reap()
 		o.kick()
-		o.mu.Unlock()
-	}
-}
-
-// reclaim reaps without sending, for a receiver that is out of frames.
-func (o *Output) reclaim() {
-	if o.mu.TryLock() {
-		o.reap()
-		o.mu.Unlock()
 	}
 }
 
 // Counters may be read at any time.
 func (o *Output) Counters() OutputCounters {
 	return OutputCounters{
-		Queued: o.count.queued.Load(), Bytes: o.count.bytes.Load(),
-		Full: o.count.full.Load(), Down: o.count.down.Load(), Kicks: o.count.kicks.Load(),
+		Queued: o.count.queued.Load(), Full: o.count.full.Load(),
+		Down: o.count.down.Load(), Kicks: o.count.kicks.Load(),
 	}
-}
-
-// Held is the number of frames that the output holds.
-func (o *Output) Held() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.held
 }

@@ -2,33 +2,28 @@
 
 package forward
 
-import (
-	"sync"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// Pool is the free list of a UMEM's frames. The last frame given is the first
-// taken: it is the one most likely to be in the cache.
+// Pool is a UMEM: its memory and the list of its free frames. The last frame
+// given is the first taken: it is the one most likely to be in the cache.
 type Pool struct {
-	mu   sync.Mutex
-	free []uint64 // addresses of first bytes
-	mask uint64   // clears an address's offset in its frame
+	memory []byte
+	size   uint64   // of a frame
+	free   []uint64 // addresses of first bytes
 }
 
-// NewPool makes the free list of frames×size bytes; size is a power of two.
-func NewPool(frames, size uint32) *Pool {
-	p := &Pool{free: make([]uint64, frames), mask: ^uint64(size - 1)}
+// NewPool makes all of memory free frames of size bytes, a power of two.
+func NewPool(memory []byte, size uint32) *Pool {
+	p := &Pool{memory: memory, size: uint64(size)}
+	p.free = make([]uint64, uint64(len(memory))/p.size)
 	for i := range p.free {
-		p.free[i] = uint64(i) * uint64(size)
+		p.free[i] = uint64(i) * p.size
 	}
 	return p
 }
 
 // Take moves up to len(addrs) frames out of the pool and returns their number.
 func (p *Pool) Take(addrs []uint64) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	n := min(len(addrs), len(p.free))
 	rest := len(p.free) - n
 	copy(addrs, p.free[rest:])
@@ -38,28 +33,23 @@ func (p *Pool) Take(addrs []uint64) int {
 
 // Give moves frames into the pool; an address may lie anywhere in its frame.
 func (p *Pool) Give(addrs []uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, a := range addrs {
-		p.free = append(p.free, a&p.mask)
+		p.free = append(p.free, a&^(p.size-1))
 	}
 }
 
 // giveDescs is Give for packets.
 func (p *Pool) giveDescs(descs []unix.XDPDesc) {
-	if len(descs) == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, d := range descs {
-		p.free = append(p.free, d.Addr&p.mask)
+		p.free = append(p.free, d.Addr&^(p.size-1))
 	}
 }
 
 // Free is the number of frames in the pool.
-func (p *Pool) Free() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.free)
+func (p *Pool) Free() int { return len(p.free) }
+
+// frame is the frame that holds d's packet, and the packet's offset in it.
+func (p *Pool) frame(d unix.XDPDesc) (buf []byte, off int) {
+	base := d.Addr &^ (p.size - 1)
+	return p.memory[base : base+p.size], int(d.Addr - base)
 }

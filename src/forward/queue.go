@@ -4,9 +4,9 @@ package forward
 
 import "golang.org/x/sys/unix"
 
-// Queue is one AF_XDP socket as the workers see it; *xsk.Socket is one. The
-// half {Fill, WakeRx, Receive} belongs to one worker, the half {Transmit,
-// Unsent, Kick, Complete} to whoever holds the Output's lock. No method blocks.
+// Queue is one AF_XDP socket as a worker sees it; *xsk.Socket is one. The half
+// {Fill, WakeRx, Receive} is used by an Input, the half {Transmit, Unsent, Kick,
+// Complete} by an Output; both are one worker's. No method blocks.
 type Queue interface {
 	// FD polls readable while packets wait to be received.
 	FD() int

@@ -19,17 +19,17 @@ const (
 	packetLen  = payloadOff + 4 + 8 + 10 // flow, sequence, filler
 )
 
-// rig is a router with fake ports: one worker per input, everyone may send to
-// every output.
+// rig is a worker with fake ports; the first ones have an input, all have an output.
 type rig struct {
 	k        *kernel
 	pool     *Pool
 	frames   int
 	table    *flow.Table
 	queues   []*queue // by port slot
+	inputs   []*Input
 	outputs  []*Output
-	workers  []*Worker   // worker i receives on port i
-	alive    [8]liveness // by worker
+	worker   *Worker
+	alive    [8]liveness // by input
 	metas    [][]byte    // by flow
 	packets  [][]byte
 	sequence []uint64 // next to send, by flow
@@ -44,32 +44,30 @@ type liveness struct{ given, taken atomic.Uint32 }
 func (l *liveness) Answer()      { l.taken.Store(l.given.Load()) }
 func (l *liveness) Behind() bool { return l.taken.Load() != l.given.Load() }
 
-// newRig makes ports ports, the first of which have a worker each. Frames are
+// newRig makes ports ports, the first of which have an input each. Frames are
 // exactly what Frames() says.
-func newRig(t testing.TB, ports, workers int) *rig {
+func newRig(t testing.TB, ports, inputs int) *rig {
 	t.Helper()
-	r := &rig{frames: Frames(workers, ring, ports, ring), table: flow.New(ports * flowsEach)}
-	r.k, r.pool = newKernel(t, r.frames), NewPool(uint32(r.frames), frameSize)
-	for range ports {
+	r := &rig{frames: Frames(inputs, ports, ring), table: flow.New(ports * flowsEach)}
+	r.k = newKernel(t, r.frames)
+	r.pool = NewPool(r.k.umem, frameSize)
+	for i := range ports {
 		q := r.k.queue(ring)
 		q.sent = r.check
 		r.queues = append(r.queues, q)
 		r.outputs = append(r.outputs, NewOutput(q, r.pool, ring))
-	}
-	for i := range workers {
-		w, err := NewWorker(Config{
-			In: r.queues[i], Ring: ring, Alive: &r.alive[i],
-			Memory: r.k.umem, FrameSize: frameSize, Pool: r.pool, Outputs: r.outputs, Flows: r.table, Nice: 1,
-		})
-		if err != nil {
-			t.Fatal(err)
+		if i < inputs {
+			r.inputs = append(r.inputs, NewInput(q, &r.alive[i], r.pool, ring, 0))
 		}
-		w.refill()
-		r.workers = append(r.workers, w)
 	}
 	for i := range ports * flowsEach {
 		r.addFlow(t, i)
 	}
+	var err error
+	if r.worker, err = NewWorker(Config{Pool: r.pool, Inputs: r.inputs, Outputs: r.outputs, Flows: r.table}); err != nil {
+		t.Fatal(err)
+	}
+	r.worker.refill()
 	return r
 }
 
@@ -130,28 +128,31 @@ func (r *rig) check(p []byte) {
 	r.arrived[flow] = seq
 }
 
-// audit compares what pool, workers and outputs believe with where the frames
+// audit compares what pool, inputs and outputs believe with where the frames
 // really are. Nothing may be under way.
 func (r *rig) audit(t testing.TB) {
 	t.Helper()
-	total, held, out := r.pool.Free(), 0, 0
-	for _, w := range r.workers {
-		held += w.held
+	held, out := 0, 0
+	for i, in := range r.inputs {
+		if n := len(r.queues[i].fill) + len(r.queues[i].rx); n != in.held {
+			t.Errorf("port %d has %d frames to receive into, its input believes %d", i, n, in.held)
+		}
+		held += in.held
 	}
 	for i, o := range r.outputs {
 		q := r.queues[i]
-		if n := len(q.tx) + len(q.inDevice) + len(q.completed); n != o.Held() {
-			t.Errorf("port %d holds %d frames, its output believes %d", i, n, o.Held())
+		if n := len(q.tx) + len(q.inDevice) + len(q.completed); n != o.held {
+			t.Errorf("port %d holds %d frames, its output believes %d", i, n, o.held)
 		}
-		out += o.Held()
+		out += o.held
 	}
 	if n := r.k.count(user); n != r.pool.Free() {
 		t.Errorf("%d frames are ours, the pool has %d", n, r.pool.Free())
 	}
 	if n := r.k.count(filled) + r.k.count(received); n != held {
-		t.Errorf("%d frames are with the receivers, the workers believe %d", n, held)
+		t.Errorf("%d frames are with the receivers, the inputs believe %d", n, held)
 	}
-	if total += held + out; total != r.frames {
+	if total := r.pool.Free() + held + out; total != r.frames {
 		t.Errorf("%d frames in all, want %d", total, r.frames)
 	}
 }
@@ -160,8 +161,8 @@ func (r *rig) audit(t testing.TB) {
 func (r *rig) balance(t testing.TB, lost uint64) {
 	t.Helper()
 	var in, dropped, queued uint64
-	for _, w := range r.workers {
-		c := w.Counters()
+	for _, i := range r.inputs {
+		c := i.Counters()
 		in += c.Packets
 		for _, n := range c.Dropped {
 			dropped += n

@@ -1,36 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forward moves packets between AF_XDP sockets: a worker per rx queue.
+// Package forward moves packets between AF_XDP sockets. A worker serves some
+// receive queues of all ports, and sends by a queue of its own of each port.
 //
 // The way of a burst (one iteration of Run):
 //
-//  1. wait     ppoll on the rx queue, only when the last burst was empty
-//  2. receive  up to 64 descriptors from the rx ring
-//  3. route    for all: the flow's Ref and the layout from the metadata in front
+//  1. receive  up to 256 descriptors from the rx rings, each input in its turn
+//  2. route    for all: the flow's Ref and the layout from the metadata in front
 //     of the frame; for all: Ref → Action; for all: rewrite in place, append to
-//     the bulk of the Action's output port, in the order of arrival
-//  4. send     each bulk in one go: reap completions, fill the tx ring, one
+//     the bulk of the Action's output, in the order of arrival
+//  3. send     each bulk in one go: reap completions, fill the tx ring, one
 //     wake-up (and more only while the kernel says that it stopped half way)
-//  5. refill   the fill ring from the pool
-//  6. answer   tell the XDP program that we are alive
+//  4. refill   the fill rings from the pool
+//  5. answer   tell the XDP program that we are alive
+//  6. rest     nap, or wait when nothing has come: see poller
 //
 // A bulk is all that leaves by one port, whatever its next hops: the layer 2
 // header is in the frame already, and a wake-up per next hop would cost a
-// system call for every few packets where many hosts are downloading.
+// system call for every few packets where many hosts are downloading. A flow
+// comes by one receive queue and leaves by one tx ring, so its order is kept.
 //
-// Who owns what: every frame is in exactly one place. Pool (free), a worker's
-// fill and rx ring (Worker.held counts them), an Output (tx ring, device,
-// completion ring: Output.held), or, within one iteration, the worker's hands.
-// Pool and Output have locks, taken once per bulk, never one inside another but
-// Output's outside Pool's. Everything else belongs to the worker's goroutine.
-// Nothing in here waits for a device: what can't be sent now is dropped and
-// counted. There are no errors, only counters.
+// Who owns what: a worker has a UMEM to itself, with everything that touches it,
+// and there are no locks; only counters may be read from elsewhere. Every frame
+// is in exactly one place: Pool (free), an Input's fill and rx ring (Input.held
+// counts them), an Output (tx ring, device, completion ring: Output.held), or,
+// within one iteration, the worker's hands. Nothing in here waits for a device:
+// what can't be sent now is dropped and counted. There are no errors, only counters.
+//
+// Ports come and go by rebuilding the workers one after the other:
+//
+//  1. take the worker's queues out of the XSKMAP: their packets go up from now on
+//  2. Stop: what is in the rx rings is forwarded
+//  3. close the sockets and the UMEM, make new ones for the new ports
+//  4. NewWorker, go Run, put the new queues into the XSKMAP
+//
+// What can be lost is what the kernel puts into an rx ring after Stop has looked
+// at it (the program had begun before step 1), and what a device has not taken
+// from its tx ring by step 3. A port that only goes down and up needs nothing.
 package forward
 
 import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"fastpath/src/flow"
 	"fastpath/src/packet"
@@ -38,80 +51,73 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// burstSize is the most packets that one iteration takes. 16 to 256 measure the
-// same, 4 costs a third more.
-const burstSize = 64
+// burstSize is the most packets that one iteration takes.
+const burstSize = 256
 
-// Config is what a worker works with.
+// Config is what a worker works with. Everything in it but Flows is the worker's
+// alone from NewWorker on, until Stop.
 type Config struct {
-	In     Queue // whose packets it takes
-	Filled int   // frames that are in In's fill ring already
-	Ring   int   // slots of In's fill ring: it is kept full
-	Alive  Liveness
-
-	Memory    []byte // the UMEM
-	FrameSize uint32 // a power of two
-	Pool      *Pool
-	Outputs   []*Output // by the port's slot; nil: no such port
-	Flows     *flow.Table
-
-	// Nice is the worker's nice value. It must be above that of NAPI (0):
-	// where both share a core, the packets that NAPI can't fetch are lost.
-	Nice int
+	Pool    *Pool
+	Inputs  []*Input
+	Outputs []*Output // by the port's slot; nil: no such port
+	Flows   *flow.Table
 }
 
-// Worker forwards what one rx queue receives.
+// Worker forwards what some receive queues receive.
 type Worker struct {
 	Config
-	held    int // frames in the fill and the rx ring
+	first   int // the input whose turn it is to be the first
 	descs   [burstSize]unix.XDPDesc
 	metas   [burstSize]packet.Meta
 	actions [burstSize]*packet.Action
-	bulks   [][]unix.XDPDesc // by the output port's slot
-	touched []uint16         // slots with a bulk in this burst
-	dropped []unix.XDPDesc
+	touched []*Output // with a bulk of this burst
 	scratch [burstSize]uint64
-	reasons [packet.NumReasons]uint64 // of this burst
 	poll    poller
 	stop    chan struct{} // closed: stop
 	done    chan struct{} // closed: Run has returned
-	count   counters
+
+	bursts, polls, naps, unprivileged atomic.Uint64
 }
 
-// NewWorker checks c and makes a worker. Run must follow, and Close after that.
+// Counters is what a worker did.
+type Counters struct {
+	Bursts uint64
+	Polls  uint64 // waits until something comes
+	Naps   uint64 // short rests, for more to come
+	// NotFirst: the kernel refused the worker's priority.
+	NotFirst bool
+}
+
+// NewWorker checks c and makes a worker. Run and Stop must follow.
 func NewWorker(c Config) (*Worker, error) {
-	size := int(c.FrameSize)
-	switch {
-	case c.In == nil || c.Alive == nil || c.Pool == nil || c.Flows == nil:
-		return nil, errors.New("forward: a worker needs a queue, a way to say that it is alive, a pool and flows")
-	case size == 0 || size&(size-1) != 0 || len(c.Memory)%size != 0:
-		return nil, fmt.Errorf("forward: %d bytes of memory don't make frames of %d", len(c.Memory), size)
-	case c.Ring <= 0 || c.Filled > c.Ring:
-		return nil, fmt.Errorf("forward: %d frames in a fill ring of %d", c.Filled, c.Ring)
+	if c.Pool == nil || len(c.Inputs) == 0 || c.Flows == nil {
+		return nil, errors.New("forward: a worker needs a pool, inputs and flows")
+	}
+	fds := make([]int, len(c.Inputs))
+	for i, in := range c.Inputs {
+		if in.ring <= 0 || in.held > in.ring {
+			return nil, fmt.Errorf("forward: %d frames in a fill ring of %d", in.held, in.ring)
+		}
+		fds[i] = in.q.FD()
 	}
 	w := &Worker{
-		Config: c, held: c.Filled,
-		bulks:   make([][]unix.XDPDesc, len(c.Outputs)),
-		touched: make([]uint16, 0, len(c.Outputs)),
-		dropped: make([]unix.XDPDesc, 0, burstSize),
-		stop:    make(chan struct{}), done: make(chan struct{}),
+		Config: c, touched: make([]*Output, 0, len(c.Outputs)),
+		stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	for i := range w.bulks {
-		w.bulks[i] = make([]unix.XDPDesc, 0, burstSize)
-	}
-	if err := w.poll.open(c.In.FD()); err != nil {
+	if err := w.poll.open(fds); err != nil {
 		return nil, fmt.Errorf("forward: %w", err)
 	}
 	return w, nil
 }
 
-// Run forwards until Stop. It keeps its thread, whose nice value it lowers for
-// good; so the thread ends with the goroutine.
+// Run forwards until Stop. It keeps its thread, whose priority it changes for
+// good; so the thread ends with the goroutine. While busy it does not give its
+// place to other goroutines: GOMAXPROCS must be above the number of workers.
 func (w *Worker) Run() {
 	defer close(w.done)
 	runtime.LockOSThread()
-	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, w.Nice); err != nil {
-		w.count.unprivileged.Store(1) // it goes on: slower under overload, not wrong
+	if err := comeFirst(); err != nil {
+		w.unprivileged.Store(1) // it goes on: slower under overload, not wrong
 	}
 	w.refill()
 	for {
@@ -121,25 +127,25 @@ func (w *Worker) Run() {
 			return
 		default:
 		}
-		if w.burst() > 0 {
-			w.poll.busy()
-			continue
-		}
-		w.idle()
+		w.rest(w.burst())
 	}
 }
 
-// drain forwards what has been received already, but at most a ring full, and
-// tries a last time to send what was left behind.
+// drain forwards what has been received already, but at most a ring full of each
+// input, and tries a last time to send what was left behind.
 func (w *Worker) drain() {
-	for left, n := w.Ring, 1; left > 0 && n > 0; left -= n {
+	left := 0
+	for _, in := range w.Inputs {
+		left += in.ring
+	}
+	for n := 1; left > 0 && n > 0; left -= n {
 		n = w.burst()
 	}
 	w.retry()
 }
 
-// Stop ends Run and waits until it has returned: whoever takes the XDP program
-// off the port before loses nothing. The frames stay where they are.
+// Stop ends Run and waits until it has returned: whoever takes the queues out of
+// the XSKMAP before loses nothing that is in the rings. The frames stay where they are.
 func (w *Worker) Stop() {
 	close(w.stop)
 	w.poll.wake()
@@ -147,127 +153,109 @@ func (w *Worker) Stop() {
 	w.poll.close()
 }
 
-// burst is steps 2 to 6; it returns the number of packets. It answers for empty
+// burst is steps 1 to 5; it returns the number of packets. It answers for empty
 // bursts too: what was given may have been lost on the way.
-func (w *Worker) burst() int {
-	n := w.In.Receive(w.descs[:])
+func (w *Worker) burst() (n int) {
+	for i := range w.Inputs {
+		n += w.Inputs[(w.first+i)%len(w.Inputs)].receive(w.descs[n:])
+	}
 	if n > 0 {
 		w.forward(n)
 	}
-	w.Alive.Answer()
+	w.first = (w.first + 1) % len(w.Inputs)
+	for _, in := range w.Inputs {
+		in.alive.Answer()
+	}
 	return n
 }
 
-// forward is steps 3 to 5 for the first n descriptors. Looking up is done for
+// forward is steps 2 to 4 for the first n descriptors. Looking up is done for
 // all before rewriting begins: the first looks at a frame and at a flow miss the
 // cache, and so the CPU can wait for many of them at a time.
 func (w *Worker) forward(n int) {
-	w.held -= n
-	descs := w.descs[:n]
-	for i, d := range descs {
+	for i, d := range w.descs[:n] {
 		w.metas[i] = w.meta(d)
 	}
-	for i := range descs {
+	for i := range n {
 		w.actions[i] = w.Flows.At(w.metas[i].Ref)
 	}
-	bytes := uint64(0)
-	for i, d := range descs {
-		bytes += uint64(d.Len)
-		if r := w.route(d, w.metas[i].Layout, w.actions[i]); r != packet.Forward {
-			w.dropped = append(w.dropped, d)
-			w.reasons[r]++
+	at := 0
+	for i := range w.Inputs {
+		in := w.Inputs[(w.first+i)%len(w.Inputs)]
+		for end := at + in.got; at < end; at++ {
+			d := w.descs[at]
+			if r := w.route(d, w.metas[at].Layout, w.actions[at]); r != packet.Forward {
+				in.reasons[r]++
+				w.Pool.giveDescs(w.descs[at : at+1])
+			}
 		}
+		in.tally() // before they are sent: who sees a packet sees it counted
 	}
-	w.count.bursts.Add(1) // before they are sent: who sees a packet sees it counted
-	w.count.packets.Add(uint64(n))
-	w.count.bytes.Add(bytes)
-	for _, slot := range w.touched {
-		w.Outputs[slot].send(w.bulks[slot])
-		w.bulks[slot] = w.bulks[slot][:0]
+	w.bursts.Add(1)
+	for _, o := range w.touched {
+		o.send()
 	}
 	w.touched = w.touched[:0]
-	if n == burstSize { // so busy that idle may not come for long
+	if n == burstSize { // so busy that rest may not come for long
 		w.retry()
-	}
-	if len(w.dropped) > 0 {
-		w.drop()
 	}
 	w.refill()
 }
 
-// frame is the frame that holds d's packet, and the packet's offset in it.
-func (w *Worker) frame(d unix.XDPDesc) (buf []byte, off int) {
-	base := d.Addr &^ uint64(w.FrameSize-1)
-	return w.Memory[base : base+uint64(w.FrameSize)], int(d.Addr - base)
-}
+// A frame has room in front of a packet for the metadata and for what Rewrite may push.
+const _ = uint(unix.XDP_PACKET_HEADROOM - packet.Headroom - packet.MetaLen)
 
 // meta is what the program left in front of d's packet; none has the zero Ref.
 func (w *Worker) meta(d unix.XDPDesc) (m packet.Meta) {
-	if buf, off := w.frame(d); off >= packet.MetaLen {
+	if buf, off := w.Pool.frame(d); off >= packet.MetaLen {
 		m = packet.LoadMeta(buf[off-packet.MetaLen:])
 	}
 	return m
 }
 
-// route rewrites one packet and puts it into its bulk, or says why not. The
-// program has checked everything; but that was when it received the packet, and
-// the flow may be gone or changed since.
+// route rewrites one packet and puts it into its bulk, or says why not: AF_XDP
+// has no way back to the kernel. The program has checked everything; but that was
+// when it received the packet, and the flow may be gone or changed since.
 func (w *Worker) route(d unix.XDPDesc, l packet.Layout, a *packet.Action) packet.Reason {
 	if a == nil {
 		return packet.NoFlow
 	}
-	slot := a.Out
-	if int(slot) >= len(w.Outputs) || w.Outputs[slot] == nil {
+	if int(a.Out) >= len(w.Outputs) || w.Outputs[a.Out] == nil {
 		return packet.NoOutput
 	}
-	buf, off := w.frame(d)
+	o := w.Outputs[a.Out]
+	buf, off := w.Pool.frame(d)
 	off2, n, r := packet.Rewrite(buf, off, int(d.Len), l, a)
 	if r != packet.Forward {
 		return r
 	}
-	if len(w.bulks[slot]) == 0 {
-		w.touched = append(w.touched, slot)
+	if len(o.bulk) == 0 {
+		w.touched = append(w.touched, o)
 	}
-	w.bulks[slot] = append(w.bulks[slot], unix.XDPDesc{Addr: d.Addr - uint64(off) + uint64(off2), Len: uint32(n)})
+	o.bulk = append(o.bulk, unix.XDPDesc{Addr: d.Addr - uint64(off) + uint64(off2), Len: uint32(n)})
 	return packet.Forward
 }
 
-// drop frees the frames of packets that can't be forwarded: AF_XDP has no way
-// back to the kernel.
-func (w *Worker) drop() {
-	w.Pool.giveDescs(w.dropped)
-	w.dropped = w.dropped[:0]
-	for r, n := range w.reasons {
-		if n > 0 {
-			w.count.dropped[r].Add(n)
-			w.reasons[r] = 0
-		}
-	}
-}
-
-// refill keeps the fill ring full: the kernel drops what finds it empty. The
-// pool has enough frames for that as long as it was made with Frames().
 func (w *Worker) refill() {
-	for w.held < w.Ring {
-		n := w.Pool.Take(w.scratch[:min(len(w.scratch), w.Ring-w.held)])
-		if n == 0 {
-			break
-		}
-		m := w.In.Fill(w.scratch[:n])
-		w.held += m
-		if m < n {
-			w.Pool.Give(w.scratch[m:n])
-			break
-		}
+	for _, in := range w.Inputs {
+		in.refill(w.scratch[:])
 	}
-	w.In.WakeRx()
 }
 
-// idle is step 1: finish what other bursts left behind, then wait. While
-// something is left it looks again soon, and ever more rarely.
-func (w *Worker) idle() {
-	w.count.polls.Add(1)
-	w.poll.wait(w.tidy())
+// rest is step 6, after a burst of n packets: a nap, or, after finishing what
+// other bursts left behind, a wait for more. Mostly nothing if more are there now.
+func (w *Worker) rest(n int) {
+	if n > 0 {
+		w.poll.busy()
+	}
+	switch {
+	case n == 0:
+		w.polls.Add(1)
+		w.poll.wait(w.tidy())
+	case n >= napFew && n < burstSize || w.poll.tired():
+		w.naps.Add(1)
+		w.poll.nap()
+	}
 }
 
 // retry kicks the outputs where packets were left behind, and tells whether some
@@ -276,7 +264,7 @@ func (w *Worker) retry() (more bool) {
 	for _, o := range w.Outputs {
 		if o != nil {
 			o.retry()
-			more = more || o.backlog.Load()
+			more = more || o.backlog
 		}
 	}
 	return more
@@ -285,22 +273,29 @@ func (w *Worker) retry() (more bool) {
 // tidy tries again what could not be done before, and tells whether something
 // is left.
 func (w *Worker) tidy() (more bool) {
-	// Given, but not received: it comes at once, or it was lost on the way and
-	// has to be answered for.
-	more = w.Alive.Behind()
-	more = w.retry() || more
-	if w.held == w.Ring {
-		return more
-	}
-	for _, o := range w.Outputs {
-		if o != nil {
-			o.reclaim()
+	more = w.retry()
+	for _, in := range w.Inputs {
+		// Given, but not received: it comes at once, or it was lost on the way and
+		// has to be answered for.
+		more = more || in.alive.Behind()
+		if in.held == in.ring {
+			continue
+		}
+		for _, o := range w.Outputs {
+			if o != nil {
+				o.reap()
+			}
+		}
+		in.refill(w.scratch[:])
+		if in.held == 0 { // nothing can be received, so nothing would wake us
+			more = true
+			in.count.starved.Add(1)
 		}
 	}
-	w.refill()
-	if w.held == 0 { // nothing can be received, so nothing would wake us
-		more = true
-		w.count.starved.Add(1)
-	}
 	return more
+}
+
+// Counters may be read at any time.
+func (w *Worker) Counters() Counters {
+	return Counters{Bursts: w.bursts.Load(), Polls: w.polls.Load(), Naps: w.naps.Load(), NotFirst: w.unprivileged.Load() != 0}
 }

@@ -11,13 +11,12 @@ import (
 	"fastpath/src/packet"
 )
 
-// A million packets, and all that can go wrong at the outputs meanwhile: full
-// rings, EAGAIN, a link that is down, a device that never completes, one that
-// drops; and each of them recovers at some time.
+// A million packets by two inputs, and all that can go wrong at the outputs
+// meanwhile: full rings, EAGAIN, a link that is down, a device that never
+// completes, one that drops; and each of them recovers at some time.
 func TestAccountingUnderFaults(t *testing.T) {
 	const packets = 1_000_000
-	r := newRig(t, 4, 1)
-	w, in := r.workers[0], r.queues[0]
+	r := newRig(t, 4, 2)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var lost uint64
 	r.lossTo(&lost)
@@ -30,15 +29,18 @@ func TestAccountingUnderFaults(t *testing.T) {
 			}
 		}
 		for range rnd.IntN(2 * burstSize) {
-			if r.deliver(0, rnd.IntN(len(r.metas))) {
+			flow := rnd.IntN(len(r.metas))
+			if r.deliver(flow%2, flow) { // a flow comes by one port only
 				n++
 			}
 		}
-		if w.burst() == 0 {
-			w.tidy()
+		if r.worker.burst() == 0 {
+			r.worker.tidy()
 		}
-		if len(in.fill)+len(in.rx) < ring-burstSize {
-			t.Fatalf("round %d: the receiver is down to %d frames", round, len(in.fill)+len(in.rx))
+		for _, q := range r.queues[:2] {
+			if len(q.fill)+len(q.rx) < ring {
+				t.Fatalf("round %d: an input is down to %d frames", round, len(q.fill)+len(q.rx))
+			}
 		}
 		if round%1000 == 0 {
 			r.audit(t)
@@ -47,38 +49,47 @@ func TestAccountingUnderFaults(t *testing.T) {
 	for _, q := range r.queues {
 		q.set(fine)
 	}
-	for w.burst() > 0 || w.tidy() {
+	for r.worker.burst() > 0 || r.worker.tidy() {
+	}
+	for _, o := range r.outputs {
+		o.reap() // as the next send would
 	}
 	r.audit(t)
 	r.balance(t, lost)
-	var full, down uint64
+	checkFaults(t, r, len(seen), lost, packets)
+}
+
+func checkFaults(t *testing.T, r *rig, seen int, lost, packets uint64) {
+	t.Helper()
+	var full, down, in uint64
 	for _, o := range r.outputs {
 		c := o.Counters()
 		full, down = full+c.Full, down+c.Down
-		if o.Held() != 0 {
-			t.Errorf("%d frames are still held after recovery", o.Held())
+		if o.held != 0 {
+			t.Errorf("%d frames are still held after recovery", o.held)
 		}
 	}
-	if len(seen) != int(faults) || full == 0 || down == 0 || lost == 0 || w.Counters().Packets < packets {
-		t.Errorf("faults %v, full %d, down %d, lost %d, packets %d: not everything happened", seen, full, down, lost, w.Counters().Packets)
+	for _, i := range r.inputs {
+		in += i.Counters().Packets
+	}
+	if seen != int(faults) || full == 0 || down == 0 || lost == 0 || in < packets {
+		t.Errorf("%d faults, full %d, down %d, lost %d, packets %d: not everything happened", seen, full, down, lost, in)
 	}
 }
 
-// Two workers send to each other's ports and to a third one, each from its own
-// goroutine, while faults come and go.
-func TestWorkersShareOutputs(t *testing.T) {
+// Packets come by two inputs and faults come and go while the worker runs in its
+// own goroutine.
+func TestRun(t *testing.T) {
 	r := newRig(t, 3, 2)
 	var lost uint64
 	r.lossTo(&lost)
-	var running, feeding sync.WaitGroup
-	for _, w := range r.workers {
-		running.Go(w.Run)
-	}
-	for port := range r.workers {
+	go r.worker.Run()
+	var feeding sync.WaitGroup
+	for port := range r.inputs {
 		feeding.Go(func() {
 			rnd := rand.New(rand.NewPCG(3, uint64(port)))
 			for n := 0; n < 100_000; {
-				flow := rnd.IntN(len(r.metas)/2)*2 + port // a flow comes by one port only
+				flow := rnd.IntN(len(r.metas)/2)*2 + port
 				if r.deliver(port, flow) {
 					n++
 				} else {
@@ -94,11 +105,7 @@ func TestWorkersShareOutputs(t *testing.T) {
 	for _, q := range r.queues {
 		q.set(fine)
 	}
-	// What was received is forwarded, not left behind, when a worker stops.
-	for _, w := range r.workers {
-		w.Stop()
-	}
-	running.Wait()
+	r.worker.Stop() // what was received is forwarded, not left behind
 	if n := r.k.count(received); n != 0 {
 		t.Errorf("%d received packets were left behind", n)
 	}
@@ -106,11 +113,70 @@ func TestWorkersShareOutputs(t *testing.T) {
 	r.balance(t, lost)
 }
 
+// An input that always has a burst full doesn't keep the others waiting.
+func TestInputsTakeTurns(t *testing.T) {
+	r := newRig(t, 3, 3)
+	for range len(r.inputs) {
+		for port := range r.inputs {
+			for r.deliver(port, port) {
+			}
+		}
+		if n := r.worker.burst(); n != burstSize {
+			t.Fatalf("a burst of %d packets with three full rings", n)
+		}
+	}
+	for i, in := range r.inputs {
+		if n := in.Counters().Packets; n != burstSize {
+			t.Errorf("input %d had %d packets of its turn of %d", i, n, burstSize)
+		}
+	}
+	r.audit(t)
+}
+
+// A dead output costs the others nothing: no packet, and not the wait for it.
+func TestDeadOutputDelaysNobody(t *testing.T) {
+	for name, f := range map[string]fault{"down": down, "full": again, "never completes": stuck} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 3, 1)
+			r.queues[1].set(f)
+			for round := range 100 {
+				for i := range burstSize {
+					if !r.deliver(0, i%len(r.metas)) {
+						t.Fatal("not delivered")
+					}
+				}
+				before := r.queues[1].kicks
+				r.worker.burst()
+				if n := r.queues[1].kicks - before; n > 5 {
+					t.Fatalf("round %d: %d system calls for the dead output", round, n)
+				}
+				for _, port := range []int{0, 2} {
+					if o := r.outputs[port]; o.held != 0 {
+						t.Fatalf("round %d: %d packets of port %d have not left", round, o.held, port)
+					}
+				}
+			}
+			r.queues[1].set(fine)
+			r.worker.tidy()
+			r.audit(t)
+			r.balance(t, 0)
+			if c := r.outputs[1].Counters(); c.Full+c.Down == 0 {
+				t.Error("the dead output dropped nothing: was it dead?")
+			}
+			for _, port := range []int{0, 2} {
+				if c := r.outputs[port].Counters(); c.Full+c.Down != 0 {
+					t.Errorf("port %d dropped: %+v", port, c)
+				}
+			}
+		})
+	}
+}
+
 // What a device left behind leaves when it can, even if the worker is busy with
 // other outputs and never idle.
 func TestBusyWorkerRetries(t *testing.T) {
 	r := newRig(t, 2, 1)
-	w := r.workers[0]
+	w := r.worker
 	burst := func(flow int) {
 		for range burstSize {
 			if !r.deliver(0, flow) {
@@ -121,12 +187,12 @@ func TestBusyWorkerRetries(t *testing.T) {
 	}
 	r.queues[1].set(again)
 	burst(1)
-	if n := r.outputs[1].Held(); n != burstSize {
+	if n := r.outputs[1].held; n != burstSize {
 		t.Fatalf("output 1 holds %d packets, want all of a burst", n)
 	}
 	r.queues[1].set(fine)
 	burst(0)
-	if n := r.outputs[1].Held(); n != 0 {
+	if n := r.outputs[1].held; n != 0 {
 		t.Errorf("output 1 still holds %d packets that it could send", n)
 	}
 	r.queues[1].set(again)
@@ -143,7 +209,7 @@ func TestBusyWorkerRetries(t *testing.T) {
 // A packet that was given but got lost is answered for.
 func TestLostPacketIsAnswered(t *testing.T) {
 	r := newRig(t, 1, 1)
-	w := r.workers[0]
+	w := r.worker
 	r.alive[0].given.Add(1)
 	if !w.tidy() {
 		t.Error("the worker would sleep for long although it owes an answer")
@@ -157,7 +223,7 @@ func TestLostPacketIsAnswered(t *testing.T) {
 // after its backlog ever more rarely.
 func TestIdle(t *testing.T) {
 	r := newRig(t, 2, 1)
-	w := r.workers[0]
+	w := r.worker
 	go w.Run()
 	defer w.Stop()
 	quiet := func(d time.Duration) uint64 {
@@ -178,12 +244,12 @@ func TestIdle(t *testing.T) {
 		t.Errorf("with a dead port the worker woke up %d times in 2 s, want about 11 (1, 2, 4 … ms)", n)
 	}
 	r.queues[1].set(fine)
-	eventually(t, func() bool { return r.outputs[1].Held() == 0 })
+	eventually(t, func() bool { return r.queues[1].Unsent() == 0 })
 }
 
 func TestStaleAndWrongPackets(t *testing.T) {
 	r := newRig(t, 2, 1)
-	w := r.workers[0]
+	w := r.worker
 	r.outputs[1] = nil // the worker shares the slice
 	k, err := packet.NewKey(packet.Wire{}, tuple("10.0.0.1", 1002))
 	if err != nil {
@@ -205,10 +271,14 @@ func TestStaleAndWrongPackets(t *testing.T) {
 		}
 	}
 	w.burst()
+	if !r.deliver(0, 2) {
+		t.Fatal("not delivered")
+	}
+	w.burst()                                           // counts its own only
 	r.outputs[1] = NewOutput(r.queues[1], r.pool, ring) // for the audit
 	r.audit(t)
-	c := w.Counters()
-	want := [packet.NumReasons]uint64{packet.NoOutput: 1, packet.NoFlow: 1, packet.TooBig: 1}
+	c := r.inputs[0].Counters()
+	want := [packet.NumReasons]uint64{packet.NoOutput: 1, packet.NoFlow: 2, packet.TooBig: 1}
 	if c.Dropped != want || r.outputs[0].Counters().Queued != 2 {
 		t.Errorf("dropped %v, queued %d", c.Dropped, r.outputs[0].Counters().Queued)
 	}
@@ -216,7 +286,7 @@ func TestStaleAndWrongPackets(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	r := newRig(t, 4, 1)
-	w := r.workers[0]
+	w := r.worker
 	r.queues[2].set(down)
 	r.queues[3].set(again)
 	i := 0
@@ -236,17 +306,18 @@ func TestNoAllocations(t *testing.T) {
 }
 
 func TestNewWorkerChecks(t *testing.T) {
-	good := newRig(t, 1, 1).workers[0].Config
+	r := newRig(t, 1, 1)
+	in := func(slots, filled int) []*Input {
+		return []*Input{NewInput(r.queues[0], &r.alive[0], r.pool, slots, filled)}
+	}
 	for name, spoil := range map[string]func(*Config){
-		"no queue":        func(c *Config) { c.In = nil },
-		"no liveness":     func(c *Config) { c.Alive = nil },
+		"no pool":         func(c *Config) { c.Pool = nil },
+		"no inputs":       func(c *Config) { c.Inputs = nil },
 		"no flows":        func(c *Config) { c.Flows = nil },
-		"frame size":      func(c *Config) { c.FrameSize = 1500 },
-		"memory":          func(c *Config) { c.Memory = c.Memory[1:] },
-		"ring":            func(c *Config) { c.Ring = 0 },
-		"too much filled": func(c *Config) { c.Filled = c.Ring + 1 },
+		"ring":            func(c *Config) { c.Inputs = in(0, 0) },
+		"too much filled": func(c *Config) { c.Inputs = in(ring, ring+1) },
 	} {
-		c := good
+		c := r.worker.Config
 		spoil(&c)
 		if _, err := NewWorker(c); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -36,12 +36,13 @@ func (s *Socket) Complete(addrs []uint64) int { return s.sent.pop(addrs) }
 // call sends a limited number (32 in copy mode). EAGAIN: some are left, or the
 // device is full; EBUSY: the device dropped one (it completes all the same);
 // ENETDOWN: the link is down; ENXIO: the device is gone. It returns a bare
-// errno, so that the packet loop does not allocate.
+// errno, so that the packet loop does not allocate. It does not block, so the
+// scheduler isn't told of the call.
 func (s *Socket) Kick() error {
 	if !s.tx.needWakeup() {
 		return nil
 	}
-	_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return errno
 	}
@@ -52,7 +53,7 @@ func (s *Socket) Kick() error {
 func (s *Socket) WakeRx() {
 	if s.fill.needWakeup() {
 		// The errno would say what the next poll says too.
-		_, _, _ = unix.Syscall6(unix.SYS_RECVFROM, uintptr(s.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+		_, _, _ = unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(s.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	}
 }
 

@@ -81,6 +81,11 @@ func (u *UMEM) open(s *Socket, o Options, fill []uint64) (err error) {
 	if err := s.mapRings(o); err != nil {
 		return err
 	}
+	// In copy mode packets under way count against the send buffer, whose default
+	// is far below a ring full. The kernel doubles the value.
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, int(o.Tx*u.FrameSize)); err != nil {
+		return fmt.Errorf("send buffer: %w", classify(err))
+	}
 	if n := s.fill.push(fill); n < len(fill) {
 		return fmt.Errorf("%d frames don't fit into a fill ring of %d", len(fill), o.Rx)
 	}

@@ -130,6 +130,9 @@ func sendAndComplete(t *testing.T, s *Socket) {
 		descs[i] = unix.XDPDesc{Addr: addr + 100, Len: 60}
 		copy(s.Bytes()[addr+100:], bytes.Repeat([]byte{0xff}, 60)) // broadcast, unknown ethertype
 	}
+	if n, err := unix.GetsockoptInt(s.FD(), unix.SOL_SOCKET, unix.SO_SNDBUF); err != nil || n < 2*64*frame {
+		t.Errorf("a send buffer of %d bytes is less than a ring of 64 frames: %v", n, err)
+	}
 	if n := s.Transmit(descs); n != len(descs) || s.Unsent() != n {
 		t.Fatalf("queued %d of %d, %d unsent", n, len(descs), s.Unsent())
 	}

@@ -31,7 +31,8 @@ type Memory struct {
 	// The kernel drops received packets longer than FrameSize - 256 - Headroom.
 	FrameSize uint32
 	// Headroom is kept free before each received packet, in bytes, besides
-	// the kernel's own XDP_PACKET_HEADROOM of 256.
+	// the kernel's own XDP_PACKET_HEADROOM of 256. In zero copy some drivers want
+	// it: virtio-net needs 12 for its header, or bind says EINVAL.
 	Headroom uint32
 	// ZeroCopy binds every socket of the UMEM in zero-copy mode, and fails
 	// where the driver can't. Otherwise every socket copies: the kernel has

@@ -26,6 +26,7 @@ import (
 // path arrives too, from another source port than the engines' NAT gives it.
 type lab struct {
 	t           *testing.T
+	src, dst    *testkit.Netns
 	router      *testkit.Netns
 	left, right *Peer
 	r0, r1      [6]byte // MACs
@@ -33,13 +34,26 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t}
-	src, dst := testkit.NewNetns(t, "left"), testkit.NewNetns(t, "right")
-	l.router = testkit.NewNetns(t, "router")
-	testkit.Veth(t, src, "s0", l.router, "r0")
-	testkit.Veth(t, l.router, "r1", dst, "d0")
+	l := bareLab(t)
+	testkit.Veth(t, l.src, "s0", l.router, "r0")
+	testkit.Veth(t, l.router, "r1", l.dst, "d0")
+	l.left, l.right = peer(t, l.src, "s0"), peer(t, l.dst, "d0")
+	l.routes()
+	return l
+}
+
+// bareLab is one without devices.
+func bareLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, src: testkit.NewNetns(t, "left"), router: testkit.NewNetns(t, "router"), dst: testkit.NewNetns(t, "right")}
 	testkit.Need(t, hasAFXDP(), "this kernel has no AF_XDP")
-	l.left, l.right = peer(t, src, "s0"), peer(t, dst, "d0")
+	return l
+}
+
+// routes makes the router's kernel forward.
+func (l *lab) routes() {
+	t := l.t
+	t.Helper()
 	l.r0, l.r1 = mac(t, l.router, "r0"), mac(t, l.router, "r1")
 	l.router.Run(t, `
 		sysctl -qw net.ipv4.ip_forward=1
@@ -51,7 +65,6 @@ func newLab(t *testing.T) *lab {
 		nft add table ip nat
 		nft 'add chain ip nat postrouting { type nat hook postrouting priority 100 ; }'
 		nft add rule ip nat postrouting oifname r1 masquerade`)
-	return l
 }
 
 func hasAFXDP() bool {
@@ -101,7 +114,7 @@ func (l *lab) start(engine string, flows ...Flow) process {
 }
 
 func (l *lab) spec(engine string, flows ...Flow) Spec {
-	return Spec{AFXDP: engine == "afxdp", Devices: []string{"r0", "r1"}, Flows: flows, Nice: 5}
+	return Spec{AFXDP: engine == "afxdp", Devices: []string{"r0", "r1"}, Flows: flows}
 }
 
 // up is the flow of frames like f from left to right, which leave as like g.

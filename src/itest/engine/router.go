@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,15 +16,15 @@ import (
 	"fastpath/src/flow"
 	"fastpath/src/forward"
 	"fastpath/src/packet"
-	"fastpath/src/xsk"
+
+	"github.com/safchain/ethtool"
 )
 
-// Spec is a router: JSON, so that it can be handed to another process.
+// Spec is a router. It can be handed to another process.
 type Spec struct {
-	AFXDP   bool // else the engine is xdp
-	Devices []string
+	AFXDP   bool     // else the engine is xdp
+	Devices []string // by slot; "": none
 	Flows   []Flow
-	Nice    int
 	Ring    int // slots of each ring; 0: 512
 }
 
@@ -34,58 +35,48 @@ type Flow struct {
 	MTU      uint16
 }
 
-const frameSize = 2048
-
 // Router forwards until Close.
 type Router struct {
-	set      *bpf.Set
-	attached []int // ifindexes
-	umem     *xsk.UMEM
-	pool     *forward.Pool
-	table    *flow.Table
-	sockets  []*xsk.Socket
-	outputs  []*forward.Output
-	workers  []*forward.Worker
-	running  sync.WaitGroup
-	stop     chan struct{}
+	spec    Spec
+	set     *bpf.Set
+	table   *flow.Table
+	ports   []port // by slot
+	crews   []*crew
+	past    Stats // of crews that were rebuilt
+	running sync.WaitGroup
+	stop    chan struct{}
 }
 
-// Start makes the router in the current network namespace: queue 0 of each device.
+// port is a device with the program on it; the zero port is none.
+type port struct {
+	slot    uint16
+	name    string
+	ifindex int
+	queues  int // receive queues, and as many to send by
+	mac     [6]byte
+}
+
+// Start makes the router in the current network namespace.
 func Start(s Spec) (*Router, error) {
 	if s.Ring == 0 {
 		s.Ring = 512
 	}
-	r := &Router{stop: make(chan struct{}), table: flow.New(len(s.Flows) + 1)}
-	if err := r.start(s); err != nil {
+	r := &Router{spec: s, stop: make(chan struct{}), table: flow.New(len(s.Flows) + 1)}
+	if err := r.start(); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-func (r *Router) start(s Spec) (err error) {
-	if r.set, err = bpf.Load(bpf.Options{MaxFlows: uint32(len(s.Flows) + 1)}); err != nil {
+func (r *Router) start() (err error) {
+	if r.set, err = bpf.Load(bpf.Options{MaxFlows: uint32(len(r.spec.Flows) + 1)}); err != nil {
 		return err
 	}
-	var devices []*net.Interface
-	for _, name := range s.Devices {
-		dev, err := net.InterfaceByName(name)
-		if err != nil {
-			return fmt.Errorf("port %s: %w", name, err)
-		}
-		devices = append(devices, dev)
+	if err := r.Devices(r.spec.Devices); err != nil {
+		return err
 	}
-	if s.AFXDP {
-		if err := r.startWorkers(s, devices); err != nil {
-			return err
-		}
-	}
-	for slot, dev := range devices {
-		if err := r.addPort(uint16(slot), dev); err != nil {
-			return fmt.Errorf("port %s: %w", dev.Name, err)
-		}
-	}
-	for i, f := range s.Flows {
-		if err := r.addFlow(f, s.AFXDP); err != nil {
+	for i, f := range r.spec.Flows {
+		if err := r.addFlow(f); err != nil {
 			return fmt.Errorf("flow %d: %w", i, err)
 		}
 	}
@@ -94,21 +85,81 @@ func (r *Router) start(s Spec) (err error) {
 	return nil
 }
 
-func (r *Router) addPort(slot uint16, dev *net.Interface) error {
-	p := packet.Port{Slot: slot}
-	copy(p.MACs[0][:], dev.HardwareAddr)
-	p.MACs[1] = p.MACs[0]
-	if err := r.set.PutPort(dev.Index, &p); err != nil {
-		return err
+// Devices makes these the router's devices, by slot; "" is none. Those that stay
+// lose no packet: while a worker is rebuilt, theirs go the slow path.
+func (r *Router) Devices(names []string) error {
+	ports := make([]port, len(names))
+	for slot, name := range names {
+		if name == "" {
+			continue
+		}
+		p, err := newPort(uint16(slot), name)
+		if err != nil {
+			return fmt.Errorf("port %s: %w", name, err)
+		}
+		ports[slot] = p
 	}
-	r.attached = append(r.attached, dev.Index)
-	if err := r.set.PutDevice(slot, dev.Index); err != nil {
-		return err
+	old := r.ports
+	r.ports = ports
+	for _, p := range old {
+		if err := r.removePort(p); err != nil {
+			return fmt.Errorf("port %s: %w", p.name, err)
+		}
 	}
-	return r.set.Attach(dev.Index, bpf.Native)
+	if r.spec.AFXDP {
+		if err := r.muster(); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.ports {
+		if err := r.addPort(p, old); err != nil {
+			return fmt.Errorf("port %s: %w", p.name, err)
+		}
+	}
+	return nil
 }
 
-func (r *Router) addFlow(f Flow, afxdp bool) error {
+// addPort attaches the program to a port, if it isn't none or there already.
+func (r *Router) addPort(p port, old []port) error {
+	if p == (port{}) || slices.Contains(old, p) {
+		return nil
+	}
+	frame := packet.Port{Slot: p.slot, MACs: [2][6]byte{p.mac, p.mac}}
+	if err := r.set.PutPort(p.ifindex, &frame); err != nil {
+		return err
+	}
+	if err := r.set.PutDevice(p.slot, p.ifindex); err != nil {
+		return err
+	}
+	return r.set.Attach(p.ifindex, bpf.Native)
+}
+
+// removePort is the way back, for a port that isn't one of the router's any more.
+func (r *Router) removePort(p port) error {
+	if p == (port{}) || slices.Contains(r.ports, p) {
+		return nil
+	}
+	return errors.Join(r.set.DeleteDevice(p.slot), r.set.Detach(p.ifindex), r.set.DeletePort(p.ifindex))
+}
+
+func newPort(slot uint16, name string) (port, error) {
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		return port{}, err
+	}
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return port{}, err
+	}
+	defer e.Close()
+	c, err := e.GetChannels(name)
+	if err != nil {
+		return port{}, fmt.Errorf("number of queues: %w", err)
+	}
+	return port{slot: slot, name: name, ifindex: dev.Index, queues: int(c.RxCount + c.CombinedCount), mac: [6]byte(dev.HardwareAddr)}, nil
+}
+
+func (r *Router) addFlow(f Flow) error {
 	key, err := packet.NewKey(f.In, f.From)
 	if err != nil {
 		return err
@@ -122,52 +173,10 @@ func (r *Router) addFlow(f Flow, afxdp bool) error {
 		return err
 	}
 	engine := bpf.EngineXDP
-	if afxdp {
+	if r.spec.AFXDP {
 		engine = bpf.EngineAFXDP
 	}
 	return r.set.PutFlow(&key, bpf.Flow{Index: ref.Index, Gen: ref.Gen, Engine: engine, Action: &action})
-}
-
-// startWorkers opens a socket on each device and starts its worker.
-func (r *Router) startWorkers(s Spec, devices []*net.Interface) error {
-	n, ring := len(devices), s.Ring
-	frames := uint32(forward.Frames(n, ring, n, ring))
-	var err error
-	if r.umem, err = xsk.NewUMEM(xsk.Memory{Frames: frames, FrameSize: frameSize}); err != nil {
-		return err
-	}
-	r.pool = forward.NewPool(frames, frameSize)
-	for slot, dev := range devices {
-		fill := make([]uint64, ring)
-		fill = fill[:r.pool.Take(fill)]
-		sock, err := r.umem.Open(xsk.Options{
-			Device: dev.Name, Ifindex: uint32(dev.Index), Rx: uint32(ring), Tx: uint32(ring),
-		}, fill)
-		if err != nil {
-			return err
-		}
-		r.sockets = append(r.sockets, sock)
-		if err := r.set.PutSocket(uint16(slot), 0, sock.FD()); err != nil {
-			return err
-		}
-		r.outputs = append(r.outputs, forward.NewOutput(sock, r.pool, ring))
-	}
-	for slot, sock := range r.sockets {
-		alive, err := r.set.Queue(uint16(slot), 0)
-		if err != nil {
-			return err
-		}
-		w, err := forward.NewWorker(forward.Config{
-			In: sock, Filled: ring, Ring: ring, Alive: alive, Memory: r.umem.Bytes(), FrameSize: frameSize,
-			Pool: r.pool, Outputs: r.outputs, Flows: r.table, Nice: s.Nice,
-		})
-		if err != nil {
-			return err
-		}
-		r.workers = append(r.workers, w)
-		r.running.Go(w.Run)
-	}
-	return nil
 }
 
 // tick tells the program that this process is alive.
@@ -187,19 +196,15 @@ func (r *Router) tick() {
 // Close takes the program off the devices, stops the workers and frees all.
 func (r *Router) Close() error {
 	close(r.stop)
-	var errs []error
-	for _, ifindex := range r.attached { // from here on the kernel gets everything
-		errs = append(errs, r.set.DeletePort(ifindex))
-	}
-	for _, w := range r.workers {
-		w.Stop()
-	}
 	r.running.Wait()
-	for _, s := range r.sockets {
-		errs = append(errs, s.Close())
+	var errs []error
+	for _, p := range r.ports { // from here on the kernel gets everything
+		if p != (port{}) {
+			errs = append(errs, r.set.DeletePort(p.ifindex))
+		}
 	}
-	if r.umem != nil {
-		errs = append(errs, r.umem.Close())
+	for _, c := range r.crews {
+		errs = append(errs, c.end())
 	}
 	if r.set != nil {
 		errs = append(errs, r.set.Close())
@@ -209,26 +214,24 @@ func (r *Router) Close() error {
 
 // Stats are what the router counted.
 type Stats struct {
-	Program [][]uint64 // packets by port, by packet.Reason
-	Workers []forward.Counters
-	Outputs []forward.OutputCounters
+	Program [][]uint64               // packets by port, by packet.Reason
+	Workers []forward.Counters       // of all that there have been, as are
+	Inputs  []forward.InputCounters  // these
+	Outputs []forward.OutputCounters // and these
 }
 
 // Stats may be read at any time before Close.
-func (r *Router) Stats(ports int) (Stats, error) {
-	var st Stats
-	for slot := range ports {
+func (r *Router) Stats() (Stats, error) {
+	st := r.past
+	for slot := range r.ports {
 		c, err := r.set.Counters(uint16(slot))
 		if err != nil {
 			return st, err
 		}
 		st.Program = append(st.Program, c)
 	}
-	for _, w := range r.workers {
-		st.Workers = append(st.Workers, w.Counters())
-	}
-	for _, o := range r.outputs {
-		st.Outputs = append(st.Outputs, o.Counters())
+	for _, c := range r.crews {
+		c.add(&st)
 	}
 	return st, nil
 }

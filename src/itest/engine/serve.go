@@ -5,7 +5,7 @@ package engine
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
+	"encoding/gob"
 	"fmt"
 	"io"
 	"os/exec"
@@ -17,27 +17,31 @@ import (
 const ready = "ready\n"
 
 // Serve reads a Spec from in, forwards in the current network namespace until
-// in ends, and writes the Stats to out.
+// in ends, and writes the Stats to out. Each further Spec changes the Devices.
 func Serve(in io.Reader, out io.Writer) error {
 	var spec Spec
-	if err := json.NewDecoder(in).Decode(&spec); err != nil {
+	specs := gob.NewDecoder(in)
+	if err := specs.Decode(&spec); err != nil {
 		return err
 	}
 	r, err := Start(spec)
+	for err == nil {
+		if _, err := io.WriteString(out, ready); err != nil {
+			return err
+		}
+		spec = Spec{} // what is empty isn't in the stream
+		if err = specs.Decode(&spec); err == nil {
+			err = r.Devices(spec.Devices)
+		}
+	}
+	if err != io.EOF {
+		return err
+	}
+	st, err := r.Stats()
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(out, ready); err != nil {
-		return err
-	}
-	if _, err := io.Copy(io.Discard, in); err != nil {
-		return err
-	}
-	st, err := r.Stats(len(spec.Devices))
-	if err != nil {
-		return err
-	}
-	if err := json.NewEncoder(out).Encode(st); err != nil {
+	if err := gob.NewEncoder(out).Encode(st); err != nil {
 		return err
 	}
 	return r.Close()
@@ -47,6 +51,7 @@ func Serve(in io.Reader, out io.Writer) error {
 type Process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
+	specs  *gob.Encoder // to stdin
 	stdout *bufio.Reader
 	stderr bytes.Buffer
 	ended  bool
@@ -61,6 +66,7 @@ func Launch(cmd *exec.Cmd, spec Spec) (*Process, error) {
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
+	p.specs = gob.NewEncoder(p.stdin)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -69,16 +75,27 @@ func Launch(cmd *exec.Cmd, spec Spec) (*Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	if err := json.NewEncoder(p.stdin).Encode(spec); err != nil {
+	if err := p.tell(spec); err != nil {
 		p.Kill()
 		return nil, err
 	}
-	if line, err := p.stdout.ReadString('\n'); err != nil || line != ready {
-		p.Kill()
-		return nil, fmt.Errorf("%s", strings.TrimSuffix(p.stderr.String(), "\n"))
-	}
 	return p, nil
 }
+
+// tell hands it a Spec and waits until it has done what that says.
+func (p *Process) tell(spec Spec) error {
+	if err := p.specs.Encode(spec); err != nil {
+		return err
+	}
+	if line, err := p.stdout.ReadString('\n'); err != nil || line != ready {
+		p.Kill() // so that stderr is complete
+		return fmt.Errorf("%s", strings.TrimSuffix(p.stderr.String(), "\n"))
+	}
+	return nil
+}
+
+// Devices changes the router's devices; see Router.Devices.
+func (p *Process) Devices(names ...string) error { return p.tell(Spec{Devices: names}) }
 
 // PID is the process's.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
@@ -99,7 +116,7 @@ func (p *Process) Finish() (Stats, error) {
 	if err := p.stdin.Close(); err != nil {
 		return st, err
 	}
-	if err := json.NewDecoder(p.stdout).Decode(&st); err != nil {
+	if err := gob.NewDecoder(p.stdout).Decode(&st); err != nil {
 		return st, fmt.Errorf("statistics of the router: %w; %s", err, p.stderr.String())
 	}
 	p.ended = true
