@@ -12,13 +12,14 @@ import (
 
 // Whatever comes in: no panic, the frame stays, and what is found lies within it.
 func FuzzParse(f *testing.F) {
-	for _, frame := range [][]byte{unhex(plain4, udp4), unhex(vlan6, tcp6), unhex(vlanPPPoE4, udp4), unhex(qinqPPPoE6, tcp6)} {
+	for _, frame := range [][]byte{unhex(plain4, udp4), unhex(vlan6, tcp6), unhex(vlanPPPoE4, udp4), unhex(qinqPPPoE6, tcp6),
+		unhex(plain6, outerIn, udp4), unhex(vlanPPPoE6, outerIn, udp4)} {
 		f.Add(frame)
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		before := slices.Clone(frame)
 		var p Parsed
-		r := Parse(frame, &testPort, &p)
+		r := Parse(frame, &testPort, testTunnels, &p)
 		if !bytes.Equal(frame, before) {
 			t.Error("the frame was changed")
 		}
@@ -39,9 +40,10 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Add(unhex(vlan6, tcp6), bytes.Repeat([]byte{0xff}, 40), uint16(0x1fff))
 	f.Add(unhex(vlanPPPoE4, udp4), []byte{}, uint16(0x8001))
 	f.Add(unhex(qinqPPPoE6, tcp6), []byte{1}, uint16(0x4123))
+	f.Add(unhex(vlanPPPoE6, outerIn, udp4), []byte{1}, uint16(0x4127))
 	f.Fuzz(func(t *testing.T, frame, other []byte, seed uint16) {
 		var p Parsed
-		if Parse(frame, &testPort, &p) != Forward || p.Layout.Len > 1500 {
+		if Parse(frame, &testPort, testTunnels, &p) != Forward || p.Layout.Len > 1500 {
 			return
 		}
 		there, back, ok := thereAndBack(p.Key, other, seed)
@@ -115,6 +117,12 @@ func thereAndBack(k Key, other []byte, seed uint16) (there, back Action, ok bool
 	}
 	out := Wire{Port: 1, VLANs: []VLAN{{TypeQinQ, seed % 4096}, {TypeVLAN, 1}}[:seed%3], Session: seed >> 12}
 	undo := Wire{Port: 2, VLANs: []VLAN{{TypeVLAN, 9}, {TypeVLAN, 1}}[:seed/3%3], Session: seed >> 13 & 1}
+	if k.Family == 4 && seed&4 != 0 {
+		out = tunnelled(out)
+	}
+	if k.Family == 4 && seed&8 != 0 {
+		undo = tunnelled(undo)
+	}
 	there, err := NewAction(k, out, unkey(to), 1500)
 	if err == nil {
 		back, err = NewAction(to, undo, unkey(k), 1500)
@@ -151,7 +159,7 @@ func FuzzChecksum(f *testing.F) {
 			return 65535 - (s+rest-1)%65535 - 1
 		}
 		check := binary.BigEndian.AppendUint16(nil, uint16(sum(from)))
-		adjust(check, fold(difference(from, to)+0xffff))
+		adjust((*[2]byte)(check), fold(difference(from, to)+0xffff))
 		if got := int(binary.BigEndian.Uint16(check)); got != sum(to) {
 			t.Errorf("%x to %x: %04x becomes %04x, want %04x", from, to, sum(from), got, sum(to))
 		}

@@ -4,10 +4,10 @@ package packet
 
 import "encoding/binary"
 
-// Parse looks at a frame, from its destination MAC on, that came in by in. It
-// fills p completely if it returns Forward, and says otherwise why the frame is
-// not for the fast path. It never changes the frame.
-func Parse(frame []byte, in *Port, p *Parsed) Reason {
+// Parse looks at a frame, from its destination MAC on, that came in by in, or by
+// one of the tunnels. It fills p completely if it returns Forward, and says
+// otherwise why the frame is not for the fast path. It never changes the frame.
+func Parse(frame []byte, in *Port, tunnels Tunnels, p *Parsed) Reason {
 	if len(frame) < ethLen {
 		return Truncated
 	}
@@ -23,6 +23,12 @@ func Parse(frame []byte, in *Port, p *Parsed) Reason {
 	if r != Forward {
 		return r
 	}
+	if p.Key.Family == 6 && len(frame) >= l3+ipv6Len && frame[l3+6] == protoIPv4 {
+		l3, end, r = p.parseTunnel(frame, l3, end, tunnels)
+		if r != Forward {
+			return r
+		}
+	}
 	var l4 int
 	if p.Key.Family == 4 {
 		l4, r = p.parseIPv4(frame, l3, end)
@@ -32,8 +38,8 @@ func Parse(frame []byte, in *Port, p *Parsed) Reason {
 	if r != Forward {
 		return r
 	}
-	if p.Key.Session != [2]byte{} && l3+int(p.Layout.Len) != end {
-		return Length // padding inside PPPoE: see resize in src/bpf/rewrite.h
+	if p.inner() && l3+int(p.Layout.Len) != end {
+		return Length // padding inside PPPoE or a tunnel: see resize in src/bpf/rewrite.h
 	}
 	p.Layout.L3 = uint8(l3)
 	p.Layout.Family = p.Key.Family
@@ -97,6 +103,32 @@ func (p *Parsed) parsePPPoE(frame []byte, off int) (l3, end int, r Reason) {
 		return 0, 0, Length
 	}
 	return off + pppoeLen, end, Forward
+}
+
+// inner: the packet lies within a header with a length of its own.
+func (p *Parsed) inner() bool { return p.Key.Session != [2]byte{} || p.Key.Tunnel != 0 }
+
+// parseTunnel reads the outer IPv6 header at off, behind which an IPv4 packet is
+// said to be. Its hop limit doesn't matter to who is its destination. A packet
+// that met congestion (CE) has to be marked or dropped within (RFC 6040 section
+// 4.2): that is for the kernel.
+func (p *Parsed) parseTunnel(frame []byte, off, end int, tunnels Tunnels) (l3, inEnd int, r Reason) {
+	h := frame[off : off+ipv6Len]
+	inEnd = off + ipv6Len + int(binary.BigEndian.Uint16(h[4:]))
+	id := tunnels[Endpoints{Local: [16]byte(h[24:40]), Remote: [16]byte(h[8:24])}]
+	switch {
+	case h[0]>>4 != 6:
+		return 0, 0, NotIP
+	case inEnd > end || p.inner() && inEnd != end:
+		return 0, 0, Length
+	case id == 0:
+		return 0, 0, OtherL4
+	case h[1]>>4&ecnMask == ecnCE:
+		return 0, 0, Options
+	}
+	p.Key.Tunnel = id
+	p.Key.Family = 4
+	return off + ipv6Len, inEnd, Forward
 }
 
 func (p *Parsed) parseIPv4(frame []byte, l3, end int) (l4 int, r Reason) {

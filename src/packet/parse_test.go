@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		key, err := NewKey(tt.wire, tt.tuple)
 		must(t, err)
 		var p Parsed
-		if r := Parse(tt.frame, &testPort, &p); r != Forward || p.Key != key || p.Layout != tt.layout {
+		if r := Parse(tt.frame, &testPort, nil, &p); r != Forward || p.Key != key || p.Layout != tt.layout {
 			t.Errorf("%s: %v, %+v; want %+v, %+v", tt.name, r, p, key, tt.layout)
 		}
 		if !bytes.Equal(tt.frame, before) {
@@ -114,7 +114,7 @@ var reasonTests = []struct {
 
 func TestParseReasons(t *testing.T) {
 	for _, tt := range reasonTests {
-		if got := Parse(tt.frame, &testPort, &Parsed{}); got != tt.want {
+		if got := Parse(tt.frame, &testPort, nil, &Parsed{}); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -126,7 +126,7 @@ func TestKeysDiffer(t *testing.T) {
 	keys := map[Key]string{}
 	add := func(name string, frame []byte, in Port) {
 		var p Parsed
-		if r := Parse(frame, &in, &p); r != Forward {
+		if r := Parse(frame, &in, testTunnels, &p); r != Forward {
 			t.Errorf("%s: %v", name, r)
 		}
 		if other, ok := keys[p.Key]; ok {
@@ -144,15 +144,17 @@ func TestKeysDiffer(t *testing.T) {
 	add("priority tag", unhex("020000000001 0a0000000009 8100 0000 0800", udp4), testPort)
 	add("without a tag", unhex(plain4, udp4), testPort)
 	add("another tag inside", unhex("020000000001 0a0000000009 8100 0023 8100 0000 0800", udp4), testPort)
+	add("a tunnel", unhex(vlanPPPoE6, outerIn, udp4), testPort)
+	add("a tunnel without PPPoE", unhex(plain6, outerIn, udp4), testPort)
 	add("another source port", with(frame, 47, 1), testPort)
 
 	var p, q Parsed
-	Parse(frame, &testPort, &p)
-	if Parse(with(frame, 14, 0xe0), &testPort, &q); p != q {
+	Parse(frame, &testPort, nil, &p)
+	if Parse(with(frame, 14, 0xe0), &testPort, nil, &q); p != q {
 		t.Error("the VLAN priority changes the key")
 	}
-	Parse(unhex(plain4, udp4), &testPort, &p)
-	if Parse(with(unhex(plain4, udp4), 6, 0x0e), &testPort, &q); p != q {
+	Parse(unhex(plain4, udp4), &testPort, nil, &p)
+	if Parse(with(unhex(plain4, udp4), 6, 0x0e), &testPort, nil, &q); p != q {
 		t.Error("without PPPoE, the source MAC changes the key")
 	}
 }

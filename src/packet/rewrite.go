@@ -12,25 +12,59 @@ import "encoding/binary"
 // The frame may grow by Headroom bytes to the front, and, when it is short, up
 // to MinFrame to the back.
 func Rewrite(buf []byte, off, n int, l Layout, a *Action) (off2, n2 int, r Reason) {
-	head := headLen(l)
 	l2, size, l3 := int(a.L2Len), int(l.Len), off+int(l.L3)
 	off2 = l3 - l2
 	n2 = max(l2+size, MinFrame)
 	switch {
 	case size > int(a.MTU):
 		return off, n, TooBig
-	case size < head || size > off+n-l3:
+	case size < headLen(l) || size > off+n-l3:
 		return off, n, Length
 	case l2 < ethLen || l2 > MaxL2 || off2 < 0 || off2+n2 > len(buf):
 		return off, n, NoRoom
 	}
-	rewriteIP(buf[l3:l3+head], l, a)
-	copy(buf[off2:l3], a.L2[:l2])
-	if a.PPPoE != 0 {
-		binary.BigEndian.PutUint16(buf[l3-4:], uint16(size+2)) // the PPP protocol counts
+	frame := buf[off2 : off2+n2]
+	if l2+size < n2 {
+		clear(frame[l2+size:])
 	}
-	clear(buf[l3+size : off2+n2])
+	rewriteIP(frame[l2:], l, a)
+	writeL2(frame, size, a)
 	return off2, n2, Forward
+}
+
+// writeL2 writes what is in front of the packet of size bytes in frame. All
+// copies are of fixed size.
+func writeL2(frame []byte, size int, a *Action) {
+	l2 := int(a.L2Len)
+	if a.Encap&encapTunnel != 0 {
+		l2 -= ipv6Len
+		outer := (*[ipv6Len + ipv4Len]byte)(frame[l2:])
+		*(*[ipv6Len]byte)(outer[:]) = [ipv6Len]byte(a.L2[l2:])
+		setOuter((*[ipv6Len]byte)(outer[:]), size, outer[ipv6Len+1])
+		size += ipv6Len
+	}
+	*(*[ethLen]byte)(frame) = [ethLen]byte(a.L2[:])
+	if l2 <= ethLen {
+		return
+	}
+	const tags = 2*vlanLen + pppoeLen // at most
+	last := (*[tags]byte)(frame[l2-tags:])
+	*last = [tags]byte(a.L2[l2-tags:])
+	if a.Encap&encapPPPoE != 0 {
+		binary.BigEndian.PutUint16(last[tags-4:], uint16(size+2)) // the PPP protocol counts
+	}
+}
+
+// setOuter sets what is each packet's own in the outer header h of a packet of
+// size bytes whose TOS is tos. ECN goes out as RFC 6040 section 4.1 (compatibility
+// mode) and the kernel's INET_ECN_encapsulate have it: CE becomes ECT(0).
+func setOuter(h *[ipv6Len]byte, size int, tos uint8) {
+	ecn := tos & ecnMask
+	if ecn == ecnCE {
+		ecn = ecnECT0
+	}
+	h[1] |= ecn << 4
+	binary.BigEndian.PutUint16(h[4:], uint16(size))
 }
 
 // headLen is how much of the packet Rewrite touches.
@@ -48,38 +82,40 @@ func headLen(l Layout) int {
 // rewriteIP sets addresses, ports, TTL and checksums of the packet whose
 // headers are b.
 func rewriteIP(b []byte, l Layout, a *Action) {
-	var l4 []byte
 	if l.Family == 4 {
 		b[8]--
-		adjust(b[10:12], a.L3Diff)
-		copy(b[12:16], a.Src[:4])
-		copy(b[16:20], a.Dst[:4])
-		l4 = b[ipv4Len:]
+		adjust((*[2]byte)(b[10:]), a.L3Diff)
+		*(*[4]byte)(b[12:]) = [4]byte(a.Src[:])
+		*(*[4]byte)(b[16:]) = [4]byte(a.Dst[:])
+		b = b[ipv4Len:]
 	} else {
 		b[7]--
-		copy(b[8:24], a.Src[:])
-		copy(b[24:40], a.Dst[:])
-		l4 = b[ipv6Len:]
+		*(*[16]byte)(b[8:]) = a.Src
+		*(*[16]byte)(b[24:]) = a.Dst
+		b = b[ipv6Len:]
 	}
-	copy(l4[0:2], a.SrcPort[:])
-	copy(l4[2:4], a.DstPort[:])
+	*(*[2]byte)(b) = a.SrcPort
+	*(*[2]byte)(b[2:]) = a.DstPort
 	if l.Proto == TCP {
-		adjust(l4[16:18], a.L4Diff)
+		adjust((*[2]byte)(b[16:]), a.L4Diff)
 		return
 	}
-	check := l4[6:8]
-	if check[0]|check[1] == 0 {
+	check := (*[2]byte)(b[6:])
+	if *check == [2]byte{} {
 		return // the sender made none (RFC 768)
 	}
-	adjust(check, a.L4Diff)
-	if check[0]|check[1] == 0 {
-		check[0], check[1] = 0xff, 0xff
+	if adjust(check, a.L4Diff) == 0 {
+		*check = [2]byte{0xff, 0xff}
 	}
 }
 
-// adjust adds diff to a checksum (RFC 1624, equation 3). diff is never 0 (see
-// NewAction), so the result is never 0xffff, as if it had been made anew.
-func adjust(check []byte, diff [2]byte) {
-	sum := uint32(^binary.BigEndian.Uint16(check)) + uint32(binary.BigEndian.Uint16(diff[:]))
-	binary.BigEndian.PutUint16(check, ^uint16(sum+sum>>16))
+// adjust adds diff to a checksum (RFC 1624, equation 3) and returns it in the
+// machine's byte order, which doesn't matter to the sum (RFC 1071). diff is never
+// 0 (see NewAction), so the result is never 0xffff, as if it had been made anew.
+func adjust(check *[2]byte, diff [2]byte) uint16 {
+	ne := binary.NativeEndian
+	sum := uint32(^ne.Uint16(check[:])) + uint32(ne.Uint16(diff[:]))
+	n := ^uint16(sum + sum>>16)
+	ne.PutUint16(check[:], n)
+	return n
 }

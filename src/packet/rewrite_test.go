@@ -14,7 +14,7 @@ import (
 func rewrite(t *testing.T, frame []byte, a *Action) ([]byte, Reason) {
 	t.Helper()
 	var p Parsed
-	if r := Parse(frame, &testPort, &p); r != Forward {
+	if r := Parse(frame, &testPort, nil, &p); r != Forward {
 		t.Fatalf("parse: %v", r)
 	}
 	buf := bytes.Repeat([]byte{0xee}, Headroom+len(frame)+MinFrame)
@@ -40,8 +40,10 @@ func action(t testing.TB, in, out Wire, from, to Tuple, mtu uint16) (Key, Action
 	return k, a
 }
 
+// pad fills up to the shortest frame.
+func pad(b []byte) []byte { return append(b, make([]byte, max(MinFrame-len(b), 0))...) }
+
 func TestRewrite(t *testing.T) {
-	pad := func(b []byte) []byte { return append(b, make([]byte, max(MinFrame-len(b), 0))...) }
 	tests := []struct {
 		name     string
 		frame    []byte
@@ -92,7 +94,7 @@ func TestRewriteChecksumZero(t *testing.T) {
 func TestRewriteRefuses(t *testing.T) {
 	frame := unhex(plain4, udp4)
 	var p Parsed
-	Parse(frame, &testPort, &p)
+	Parse(frame, &testPort, nil, &p)
 	_, a := action(t, wirePlain, outVLANPPPoE, tupleUDP4, tupleUDP4NAT, 34)
 	small, noL2, longL2, lies, tiny := a, a, a, p.Layout, p.Layout
 	small.MTU = 33
@@ -109,7 +111,7 @@ func TestRewriteRefuses(t *testing.T) {
 	}{
 		{"fits exactly", 12, 0, p.Layout, a, Forward},
 		{"no room in front", 11, 60, p.Layout, a, NoRoom},
-		{"no room behind", 16, 0, p.Layout, func() Action { b := a; b.L2Len, b.PPPoE = 14, 0; return b }(), NoRoom},
+		{"no room behind", 16, 0, p.Layout, func() Action { b := a; b.L2Len, b.Encap = 14, 0; return b }(), NoRoom},
 		{"too big", 16, 60, p.Layout, small, TooBig},
 		{"no Ethernet header", 16, 60, p.Layout, noL2, NoRoom},
 		{"header too long", 60, 60, p.Layout, longL2, NoRoom},
@@ -139,7 +141,7 @@ func TestNoAllocations(t *testing.T) {
 	n := testing.AllocsPerRun(1000, func() {
 		copy(buf[Headroom:], frame)
 		LoadMeta(meta)
-		if Parse(buf[Headroom:], &testPort, &p) != Forward {
+		if Parse(buf[Headroom:], &testPort, nil, &p) != Forward {
 			t.Fatal("not parsed")
 		}
 		if _, _, r := Rewrite(buf, Headroom, len(frame), p.Layout, &a); r != Forward {

@@ -14,14 +14,20 @@ type VLAN struct {
 	ID   uint16 // 0 to 4095
 }
 
-// Wire says how IP packets are wrapped on the wire of a port.
+// Wire says how IP packets are wrapped on the wire of a port. With Local and
+// Remote they are IPv4 in IPv6 packets: a tunnel of DS-Lite (RFC 6333).
 type Wire struct {
 	Port    uint16  // slot
 	VLANs   []VLAN  // the outer one first; at most two
 	Session uint16  // PPPoE session id; 0: no PPPoE
 	Peer    [6]byte // the MAC of the next hop, or of the concentrator
 	Own     [6]byte // our MAC; NewKey doesn't look at it
+
+	Local, Remote netip.Addr // the tunnel's ends, IPv6; both or none
+	Tunnel        uint16     // the tunnel's id, above 0; only NewKey looks at it
 }
+
+func (w Wire) tunnelled() bool { return w.Local.IsValid() || w.Remote.IsValid() }
 
 // Tuple is a flow's addresses and ports as one side of the router has them.
 type Tuple struct {
@@ -32,8 +38,20 @@ type Tuple struct {
 // NewKey is the key of packets of a flow that come in by in. An IPv4 address
 // must not be written as IPv6 (::ffff:1.2.3.4).
 func NewKey(in Wire, t Tuple) (Key, error) {
+	k, err := newKey(in, t)
+	if err == nil && in.tunnelled() && in.Tunnel == 0 {
+		err = fmt.Errorf("the tunnel from %v to %v has no id", in.Remote, in.Local)
+	}
+	k.Tunnel = in.Tunnel
+	return k, err
+}
+
+func newKey(in Wire, t Tuple) (Key, error) {
 	var k Key
 	if err := checkTuple(t); err != nil {
+		return k, err
+	}
+	if err := checkTunnel(in, t); err != nil {
 		return k, err
 	}
 	if len(in.VLANs) > len(k.Tags) {
@@ -67,11 +85,11 @@ func NewKey(in Wire, t Tuple) (Key, error) {
 }
 
 // NewAction is the action that makes packets of flow k leave by out with the
-// tuple t. mtu is the longest IP packet that may leave, so PPPoE's 8 bytes are
-// already off.
+// tuple t. mtu is the longest IP packet that may leave, so PPPoE's 8 bytes and a
+// tunnel's 40 are already off.
 func NewAction(k Key, out Wire, t Tuple, mtu uint16) (Action, error) {
 	var a Action
-	to, err := NewKey(out, t)
+	to, err := newKey(out, t)
 	if err != nil {
 		return a, err
 	}
@@ -89,6 +107,9 @@ func NewAction(k Key, out Wire, t Tuple, mtu uint16) (Action, error) {
 	return a, nil
 }
 
+// tunnelHops is the hop limit of outer packets, as the kernel's tunnels have it.
+const tunnelHops = 64
+
 func (a *Action) setL2(family uint8, out Wire) {
 	l2 := append(a.L2[:0], out.Peer[:]...)
 	l2 = append(l2, out.Own[:]...)
@@ -97,18 +118,24 @@ func (a *Action) setL2(family uint8, out Wire) {
 		l2 = binary.BigEndian.AppendUint16(l2, v.ID)
 	}
 	typ, ppp := uint16(typeIPv4), uint16(pppIPv4)
-	if family == 6 {
+	if family == 6 || out.tunnelled() {
 		typ, ppp = typeIPv6, pppIPv6
 	}
 	if out.Session == 0 {
 		l2 = binary.BigEndian.AppendUint16(l2, typ)
 	} else {
-		a.PPPoE = 1
+		a.Encap |= encapPPPoE
 		l2 = binary.BigEndian.AppendUint16(l2, typePPPoE)
 		l2 = append(l2, 0x11, 0)
 		l2 = binary.BigEndian.AppendUint16(l2, out.Session)
 		l2 = append(l2, 0, 0)
 		l2 = binary.BigEndian.AppendUint16(l2, ppp)
+	}
+	if out.tunnelled() {
+		a.Encap |= encapTunnel
+		l2 = append(l2, 0x60, 0, 0, 0, 0, 0, protoIPv4, tunnelHops)
+		l2 = append(l2, out.Local.AsSlice()...)
+		l2 = append(l2, out.Remote.AsSlice()...)
 	}
 	a.L2Len = uint8(len(l2))
 }
@@ -138,6 +165,20 @@ func checkTuple(t Tuple) error {
 		return fmt.Errorf("protocol %d is neither TCP nor UDP", t.Proto)
 	case !src.IsValid() || !dst.IsValid() || src.Is4() != dst.Is4() || src.Is4In6() || dst.Is4In6():
 		return fmt.Errorf("%v and %v are not two addresses of one family", src, dst)
+	}
+	return nil
+}
+
+func checkTunnel(w Wire, t Tuple) error {
+	switch {
+	case !w.tunnelled():
+		if w.Tunnel != 0 {
+			return fmt.Errorf("tunnel %d has no addresses", w.Tunnel)
+		}
+	case !w.Local.Is6() || !w.Remote.Is6() || w.Local.Is4In6() || w.Remote.Is4In6():
+		return fmt.Errorf("%v and %v are not the two IPv6 addresses of a tunnel", w.Local, w.Remote)
+	case !t.Src.Addr().Is4():
+		return fmt.Errorf("%v can't go by the tunnel: it carries IPv4", t.Src.Addr())
 	}
 	return nil
 }

@@ -32,6 +32,12 @@ func TestSpecErrors(t *testing.T) {
 		{bad(Wire{VLANs: make([]VLAN, 3)}, tupleUDP4), "3 VLAN tags"},
 		{bad(Wire{VLANs: []VLAN{{0x9100, 1}}}, tupleUDP4), "0x9100"},
 		{bad(Wire{VLANs: []VLAN{{TypeVLAN, 4096}}}, tupleUDP4), "4096"},
+		{bad(Wire{Local: addrB4, Tunnel: 1}, tupleUDP4), "not the two IPv6 addresses"},
+		{bad(Wire{Local: addrB4, Remote: netip.MustParseAddr("192.0.2.1"), Tunnel: 1}, tupleUDP4), "not the two IPv6 addresses"},
+		{bad(Wire{Local: addrB4, Remote: addrAFTR}, tupleUDP4), "has no id"},
+		{bad(Wire{Tunnel: 1}, tupleUDP4), "tunnel 1 has no addresses"},
+		{bad(tunnelled(wirePlain), tupleTCP6), "it carries IPv4"},
+		{badAction(Wire{Local: addrB4}, tupleUDP4), "not the two IPv6 addresses"},
 		{badAction(outPlain, tupleTCP6), "IPv4 protocol 17 can't leave as IPv6 protocol 6"},
 		{badAction(Wire{VLANs: make([]VLAN, 3)}, tupleUDP4), "3 VLAN tags"},
 	}

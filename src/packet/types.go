@@ -2,7 +2,10 @@
 
 package packet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // Sizes in bytes.
 const (
@@ -14,8 +17,9 @@ const (
 	udpLen   = 8
 	tcpLen   = 20
 
-	// MaxL2 is the longest layer 2 header: Ethernet, two VLAN tags, PPPoE.
-	MaxL2 = ethLen + 2*vlanLen + pppoeLen
+	// MaxL2 is the longest header in front of a packet: Ethernet, two VLAN tags,
+	// PPPoE, and the outer IPv6 header of a tunnel.
+	MaxL2 = ethLen + 2*vlanLen + pppoeLen + ipv6Len
 	// Headroom is what Rewrite may need in front of a frame.
 	Headroom = MaxL2 - ethLen
 	// MinFrame is the shortest Ethernet frame, without FCS. Rewrite pads up to
@@ -27,6 +31,16 @@ const (
 const (
 	TCP = 6
 	UDP = 17
+)
+
+// protoIPv4 is IPv4 in IPv6 (RFC 2473).
+const protoIPv4 = 4
+
+// ECN, the low bits of IPv4's TOS and of IPv6's traffic class (RFC 3168).
+const (
+	ecnMask = 3
+	ecnECT0 = 2
+	ecnCE   = 3
 )
 
 // EtherTypes and PPP protocols.
@@ -42,16 +56,18 @@ const (
 
 // Key tells one direction of a flow from all others by what a frame carries
 // when it comes in. A frame with the right tuple that comes by another port,
-// VLAN, PPPoE session or concentrator has another key. 52 bytes.
+// VLAN, PPPoE session, concentrator or tunnel has another key. 56 bytes.
 type Key struct {
-	Src, Dst         [16]byte // IPv4: the first 4 bytes
 	SrcPort, DstPort [2]byte
 	Tags             [2][2]byte // VLANs, the outer one first; see tag
 	Session          [2]byte    // PPPoE session id; 0: no PPPoE
 	Peer             [6]byte    // source MAC of a PPPoE frame, else 0
 	Port             uint16     // slot of the port
+	Tunnel           uint16     // id of the tunnel that an IPv4 packet came by; 0: none
 	Proto            uint8      // TCP or UDP
-	Family           uint8      // 4 or 6
+	Family           uint8      // 4 or 6; of the inner packet
+	pad              [2]byte    // compared as bytes by the program: 0
+	Src, Dst         [16]byte   // IPv4: the first 4 bytes
 }
 
 // A tag in a key is the VLAN id with tagged set, and tagQinQ for TypeQinQ. The
@@ -63,28 +79,32 @@ const (
 
 // Action is everything that one direction of a flow needs. Its flow's key says
 // what a packet's addresses and ports are, so they are written whether they
-// change or not, and the checksum differences are constants. 76 bytes.
+// change or not, and the checksum differences are constants. 116 bytes.
 type Action struct {
-	Out              uint16      // slot of the output port
-	MTU              uint16      // the longest IP packet that may leave, bytes
-	L3Diff           [2]byte     // to add to the complement of the IPv4 header checksum; has the TTL in it
-	L4Diff           [2]byte     // the same for TCP's and UDP's
-	L2Len            uint8       // 14, 18, 22, 26 or 30
-	PPPoE            uint8       // 1: L2 ends in a PPPoE header, whose length is set for each packet
-	L2               [MaxL2]byte // the first L2Len bytes
+	Out              uint16  // slot of the output port
+	MTU              uint16  // the longest IP packet that may leave, bytes; of a tunnel the inner one
+	L3Diff           [2]byte // to add to the complement of the IPv4 header checksum; has the TTL in it
+	L4Diff           [2]byte // the same for TCP's and UDP's
+	L2Len            uint8   // 14, 18, 22, 26 or 30; 40 more with a tunnel
+	Encap            uint8   // what L2 ends in, encapPPPoE and encapTunnel
 	SrcPort, DstPort [2]byte
-	Src, Dst         [16]byte // IPv4: the first 4 bytes
+	Src, Dst         [16]byte    // IPv4: the first 4 bytes
+	L2               [MaxL2]byte // the first L2Len bytes
 }
 
+// What is in front of the packet. Some of it is set for each packet.
+const (
+	encapPPPoE  = 1 // a PPPoE header: its length
+	encapTunnel = 2 // behind that, an outer IPv6 header: its length and ECN
+)
+
 // Layout says where things are in a parsed frame: all that Rewrite has to
-// know. 8 bytes.
+// know. Four fields: the compiler keeps no longer struct in registers.
 type Layout struct {
-	L3     uint8 // offset of the IP header from the frame's first byte
-	Family uint8 // 4 or 6
-	Proto  uint8 // TCP or UDP
-	_      uint8
+	L3     uint8  // offset of the IP header, of a tunnel the inner one, from the frame's first byte
+	Family uint8  // 4 or 6
+	Proto  uint8  // TCP or UDP
 	Len    uint16 // of the IP packet, from its own header
-	_      [2]byte
 }
 
 // Parsed is what Parse found.
@@ -122,4 +142,18 @@ type Port struct {
 	MACs [2][6]byte // the port's own and its bridge's; both the same without a bridge
 	Slot uint16
 	_    [2]byte
+}
+
+// Endpoints are the addresses of a tunnel.
+type Endpoints struct{ Local, Remote [16]byte }
+
+// Tunnels are the ids, above 0, of the tunnels that Parse looks into: IPv4 in
+// IPv6 (RFC 2473 without encapsulation limit, as DS-Lite has it, RFC 6333).
+type Tunnels map[Endpoints]uint16
+
+// LoadKey reads a key as it lies in the program's memory: b holds at least its 56 bytes.
+func LoadKey(b []byte) Key {
+	var k Key
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&k)), unsafe.Sizeof(k)), b[:unsafe.Sizeof(k)])
+	return k
 }
