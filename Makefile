@@ -44,10 +44,10 @@ build/%/fastpath: FORCE
 size: cross ## build every target and hold each to its budget of flash
 	@.ci/size $(TARGETS)
 
-generate: ## compile the BPF objects again (clang)
+generate: ## compile the BPF program again (clang)
 	go generate ./src/bpf
 
-generate-check: ## the committed BPF objects are what their source gives
+generate-check: ## the committed BPF program is what their source gives
 	@.ci/generate-check
 
 lint: ## gofmt, go vet, staticcheck, shellcheck, busybox ash -n
@@ -68,20 +68,21 @@ fuzz: ## every fuzzer for FUZZTIME (10s)
 	@.ci/fuzz $(FUZZTIME)
 
 engines: ## the engines between namespaces, with real sockets and traffic
-	go test -count=1 -p 1 -timeout 30m ./src/itest/engine ./src/itest/bench
+	go test -count=1 -p 1 -timeout 30m ./src/itest/engine ./src/itest/bench ./src/itest/faults
 
 vm: ## end-to-end tests in VMs (qemu): several kernels, real pppd
 	@echo "VMs are emulated: this takes about ten minutes, and each package prints when it is done"
-	go test -count=1 -timeout 60m ./src/testkit/vm/... $$(go list ./src/itest/... | grep -v -e /engine -e /bench)
+	go test -count=1 -timeout 60m ./src/testkit/vm/... $$(go list ./src/itest/... | grep -v -e /engine -e /bench -e /faults)
 
 test: export FASTPATH_LONG := 1
 test: deps ## everything; MUSTRUN=1 makes a test that can't run a failure
 	@.ci/stages lint unit engines fuzz size generate-check vm
 
-demo: deps build/amd64/fastpath ## a PPPoE-over-VLAN router in a VM is accelerated (KERNEL=path for another kernel)
+demo: deps build/amd64/fastpath ## a router in a VM is accelerated (ENGINE=xdp or afxdp, WAN=dslite, KERNEL=path)
 	go run ./src/itest/demo/host build/amd64/fastpath
 
-bench: deps ## router CPU per packet of each engine: bench/results.json
+bench: deps ## CPU per packet of each way to forward: bench/results.json, .svg (ROUNDS=30)
+	go test -run '^$$' -bench Rewrite ./src/packet
 	go run ./src/itest/bench
 
 ipk: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -16,8 +15,8 @@ type Mode uint32
 
 // The modes.
 const (
-	Native  = Mode(link.XDPDriverMode)  // in the driver
-	Generic = Mode(link.XDPGenericMode) // in the stack; costs the port its GRO
+	Native  = Mode(unix.XDP_FLAGS_DRV_MODE) // in the driver
+	Generic = Mode(unix.XDP_FLAGS_SKB_MODE) // in the stack; costs the port its GRO
 )
 
 // Attach attaches the program to a device, by a bpf_link and to nothing else: it
@@ -27,18 +26,14 @@ const (
 func (s *Set) Attach(ifindex int, mode Mode) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.links[ifindex] != nil {
+	if _, ok := s.links[ifindex]; ok {
 		return fmt.Errorf("attach to ifindex %d: %w", ifindex, ErrAttached)
 	}
-	l, err := link.AttachXDP(link.XDPOptions{
-		Program:   s.obj.Fastpath,
-		Interface: ifindex,
-		Flags:     link.XDPAttachFlags(mode),
-	})
+	link, err := s.program.attach(ifindex, mode)
 	if err != nil {
 		return fmt.Errorf("attach to ifindex %d: %w", ifindex, explainAttach(ifindex, err))
 	}
-	s.links[ifindex] = l
+	s.links[ifindex] = link
 	return nil
 }
 
@@ -47,12 +42,12 @@ func (s *Set) Attach(ifindex int, mode Mode) error {
 func (s *Set) Detach(ifindex int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.links[ifindex]
-	if l == nil {
+	link, ok := s.links[ifindex]
+	if !ok {
 		return nil
 	}
 	delete(s.links, ifindex)
-	if err := l.Close(); err != nil {
+	if err := unix.Close(link); err != nil {
 		return fmt.Errorf("detach from ifindex %d: %w", ifindex, err)
 	}
 	return nil

@@ -5,7 +5,6 @@ package bpf
 import (
 	"errors"
 	"net"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +29,9 @@ func inVeth(t *testing.T, f func(ifindex int)) {
 
 func programID(t *testing.T, s *Set) uint32 {
 	t.Helper()
-	info, err := s.obj.Fastpath.Info()
+	prog := s.program.handle(t)
+	defer prog.Close()
+	info, err := prog.Info()
 	must(t, err)
 	id, _ := info.ID()
 	return uint32(id)
@@ -44,8 +45,6 @@ func TestAttach(t *testing.T) {
 			if err := s.Attach(ifindex, mode); !errors.Is(err, ErrAttached) {
 				t.Errorf("attached twice: %v", err)
 			}
-			runtime.GC() // closes links that nobody holds
-			runtime.GC()
 			if got, want := attachedID(ifindex), programID(t, s); got != want {
 				t.Errorf("program %d is attached, want %d", got, want)
 			}
@@ -93,7 +92,7 @@ func TestAttachForeign(t *testing.T) {
 		}
 		l, err := netlink.LinkByIndex(ifindex)
 		must(t, err)
-		must(t, netlink.LinkSetXdpFd(l, other.obj.Fastpath.FD()))
+		must(t, netlink.LinkSetXdpFd(l, int(other.program)))
 		check(ifindex)
 		must(t, netlink.LinkSetXdpFd(l, -1))
 		must(t, s.Attach(ifindex, Native))

@@ -20,7 +20,6 @@ typedef unsigned long long __u64;
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
-	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_DEVMAP = 14,
 	BPF_MAP_TYPE_XSKMAP = 17,
 	BPF_F_MMAPABLE = 1 << 10,
@@ -38,6 +37,7 @@ struct xdp_md {
 };
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_xdp_adjust_head)(struct xdp_md *ctx, int delta) = (void *)44;
 static long (*bpf_redirect_map)(void *map, __u64 key, __u64 flags) = (void *)51;
 static long (*bpf_xdp_adjust_meta)(struct xdp_md *ctx, int delta) = (void *)54;

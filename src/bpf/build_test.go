@@ -40,6 +40,9 @@ func wrap(w packet.Wire, dst, src [6]byte, ip []byte) []byte {
 	for _, v := range w.VLANs {
 		frame = be.AppendUint16(be.AppendUint16(frame, v.Type), v.ID)
 	}
+	if w.Local.IsValid() {
+		ip = wrapOuter(w, ip)
+	}
 	v6 := ip[0]>>4 == 6
 	typ, ppp := uint16(0x0800), uint16(0x0021)
 	if v6 {
@@ -55,6 +58,16 @@ func wrap(w packet.Wire, dst, src [6]byte, ip []byte) []byte {
 	}
 	frame = append(frame, ip...)
 	return append(frame, make([]byte, max(60-len(frame), 0))...)
+}
+
+// wrapOuter puts an outer IPv6 header in front of an IPv4 packet.
+func wrapOuter(w packet.Wire, ip []byte) []byte {
+	ecn := ip[1] % 4
+	if ecn == 3 {
+		ecn = 2
+	}
+	outer := []byte{0x60, ecn * 16, 0, 0, byte(len(ip) >> 8), byte(len(ip)), 4, 64}
+	return slices.Concat(outer, w.Local.AsSlice(), w.Remote.AsSlice(), ip)
 }
 
 // setTuple writes addresses and ports.

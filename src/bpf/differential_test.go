@@ -56,7 +56,10 @@ func newRig(t *testing.T, flows []*testFlow, kernel bool) *rig {
 		}
 		fd := xdpSocket(t)
 		for slot := range uint16(testSlots) {
-			must(t, r.set.PutSocket(slot, 0, fd))
+			must(t, r.set.PutSocket(slot, 0, fd, 64))
+		}
+		for _, tun := range tunnels {
+			must(t, r.set.PutTunnel(tun.id, tun.local.As16(), tun.remote.As16()))
 		}
 	}
 	for _, f := range flows {
@@ -111,7 +114,7 @@ func (r *rig) enter(slot uint16) {
 
 // check runs a frame through all three. It returns what became of it.
 func (r *rig) check(frame []byte) packet.Reason {
-	want, f, leaves := refRun(frame, r.in, r.flows)
+	want, f, leaves := refRun(frame, r.in, r.flows, tunnels)
 	r.checkGo(frame, want, leaves)
 	if r.set != nil && len(frame) >= 14 { // less can't be given to the kernel
 		if want == packet.Forward && f.out.Port == testSlots-1 {
@@ -128,7 +131,7 @@ func (r *rig) check(frame []byte) packet.Reason {
 func (r *rig) checkGo(frame []byte, want packet.Reason, leaves []byte) {
 	var p packet.Parsed
 	before := slices.Clone(frame)
-	got := packet.Parse(frame, &r.in, &p)
+	got := packet.Parse(frame, &r.in, parseTunnels(), &p)
 	if !bytes.Equal(frame, before) {
 		r.t.Error("Parse changed the frame")
 	}
@@ -147,9 +150,17 @@ func (r *rig) checkGo(frame []byte, want packet.Reason, leaves []byte) {
 	}
 }
 
+func parseTunnels() packet.Tunnels {
+	all := packet.Tunnels{}
+	for _, t := range tunnels {
+		all[packet.Endpoints{Local: t.local.As16(), Remote: t.remote.As16()}] = t.id
+	}
+	return all
+}
+
 // checkRewrite lets Go rewrite a frame and compares it with what has to leave.
 func (r *rig) checkRewrite(frame []byte, l packet.Layout, a *packet.Action, leaves []byte) packet.Reason {
-	const off = 64
+	const off = 80
 	buf := append(make([]byte, off), frame...)
 	buf = append(buf, bytes.Repeat([]byte{0xee}, packet.MinFrame)...)
 	before := slices.Clone(buf)
@@ -196,7 +207,7 @@ func testDifferential(t *testing.T, kernel bool) {
 	t.Logf("%v of each reason, of what was forwarded by engine: %v", seen, engines)
 	for reason, n := range seen {
 		switch packet.Reason(reason) {
-		case packet.Stale, packet.NoRoom: // tested by themselves
+		case packet.Stale, packet.NoRoom, packet.Shed: // tested by themselves
 		case packet.NoOutput:
 			if n == 0 && kernel {
 				t.Error("no case of no-output")

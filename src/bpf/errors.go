@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,12 +36,16 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("ifindex %d: XDP program %d of somebody else is attached; it stays", e.Ifindex, e.ID)
 }
 
+// errNoJIT is ENOTSUPP (include/linux/errno.h), which isn't for user space. It comes
+// if the kernel only runs compiled programs and has no compiler for this CPU.
+const errNoJIT = unix.Errno(524)
+
 // explain gives an error of loading its sentinel.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES) && !(isVerifier(err) && mayPerfmon()):
 		return fmt.Errorf("%w: %w", ErrPermission, err)
-	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, ebpf.ErrNotSupported):
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, errNoJIT):
 		return fmt.Errorf("%w: %w", ErrNotSupported, err)
 	}
 	return err
@@ -50,7 +53,7 @@ func explain(err error) error {
 
 // isVerifier: the verifier also says EACCES when it refuses a program.
 func isVerifier(err error) bool {
-	var v *ebpf.VerifierError
+	var v *verifierError
 	return errors.As(err, &v)
 }
 

@@ -26,7 +26,7 @@ func TestExchange(t *testing.T) {
 	r := newRig(t, []*testFlow{flows[0], other}, true)
 	r.enter(0)
 	frame := g.frame(flows[0])
-	a, _ := refParse(frame, r.in)
+	a, _ := refParse(frame, r.in, tunnels)
 	changed := *flows[0]
 	changed.out, changed.to = g.wire(), changed.from
 	changed.out.Port = 0

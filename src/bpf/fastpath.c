@@ -8,38 +8,55 @@
  *   2. Parse. What is not plain TCP or UDP goes up.
  *   3. Find the flow. What has none, or doesn't fit its output, or whose output
  *      device is gone, goes up.
- *   4. Engine xdp: rewrite, redirect to the output's device.
- *      Engine afxdp: put the flow's name and the frame's layout in front of the
- *      frame, redirect to the socket of the receive queue.
+ *   4. Engine xdp: redirect to the output's device, rewrite.
+ *      Engine afxdp: redirect to the socket of the receive queue, put the flow's
+ *      name and the frame's layout in front of the frame.
  *
  * "Up" is XDP_PASS with the frame as it came: the slow path can have everything
  * at any time. It also gets what nobody would take care of: engine xdp stops
- * when the daemon's tick does, a queue when its worker doesn't answer.
+ * when the daemon's tick does, a queue when its worker doesn't answer. A redirect
+ * is only a note until the program ends with XDP_REDIRECT, so it comes first: it
+ * tells whether the output is there before the frame is changed.
  *
- * Counters are per CPU and the program runs in softirq, so nothing is atomic.
+ * What is read or written at every packet lies in memory that the daemon shares,
+ * and the flow index is our own: neither needs a helper call, the daemon needs no
+ * system call for a flow, and few cache lines are touched: one of the index, two
+ * of the flow, one of each counter. Counters are per CPU and the program runs in softirq, so
+ * nothing is atomic.
  */
 #include "rewrite.h"
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_PORTS);
-	__type(key, __u32); /* ifindex */
-	__type(value, struct port);
-} ports SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* set by the loader */
-	__type(key, struct key);
-	__type(value, __u32); /* index in flows */
-} flow_index SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set by the loader: bucket_mask + 1 */
+	__type(key, __u32);
+	__type(value, struct bucket);
+} buckets SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* set by the loader */
 	__type(key, __u32);
 	__type(value, struct flow);
 } flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set by the loader: max_counts for each CPU */
+	__type(key, __u32); /* CPU * max_counts + counter */
+	__type(value, struct count);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set by the loader: MAX_PORTS for each CPU */
+	__type(key, __u32); /* CPU * MAX_PORTS + slot */
+	__type(value, struct port_count);
+} port_counts SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -63,72 +80,83 @@ struct {
 	__type(value, struct queue);
 } queues SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32); /* the daemon counts it up each second while there are flows */
-} tick SEC(".maps");
+struct control control;
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct tick);
-} tick_seen SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, MAX_PORTS * NUM_REASONS);
-	__type(key, __u32); /* slot * NUM_REASONS + reason */
-	__type(value, __u64); /* packets */
-} counters SEC(".maps");
-
-/* In jiffies; set by the loader, who knows HZ. */
+/* Set by the loader: in jiffies, who knows HZ; the hash's secret; map sizes. */
 const volatile __u32 tick_limit, queue_limit;
+const volatile __u32 secret[sizeof(struct key) / 4];
+const volatile __u32 bucket_mask, max_counts;
 
 /*
- * find returns the flow of a key. An element of a hash map may be freed and
- * used for another flow while we look at it, so the flow's own key decides. The
- * entry in flows can't change under us: the loader uses it again only when all
- * programs that may have seen its index have ended.
+ * hash is NH (UMAC, RFC 4418 section 5.2.2) with a secret of our own, so that
+ * nobody can choose keys that meet in a bucket, and a multiplication that mixes
+ * its bits. The same as in index.go.
  */
-INLINE const struct flow *find(const struct key *k)
+INLINE __u64 hash(const struct words *k, __u8 family)
 {
-	const __u32 *i = bpf_map_lookup_elem(&flow_index, k), *x, *y;
-	const struct flow *flow;
+#define NH(i, j) ((__u64)(__u32)(k->w[i] + secret[i]) * (__u32)(k->w[j] + secret[j]))
+	__u64 h = NH(0, 1) + NH(2, 3) + NH(4, 5) + NH(6, 10);
 
-	if (!i)
+	if (family == 6)
+		h += NH(7, 11) + NH(8, 12) + NH(9, 13);
+	return (h ^ h >> 32) * 0x9e3779b97f4a7c15ull;
+}
+
+INLINE const struct flow *look(const struct words *k, __u8 family, __u32 at, __u32 tag)
+{
+	const struct bucket *b = bpf_map_lookup_elem(&buckets, &at);
+	const struct flow *flow;
+	const __u32 *have;
+	__u32 i = 0;
+
+	if (!b)
 		return 0;
-	flow = bpf_map_lookup_elem(&flows, i);
+#pragma unroll
+	for (int way = 0; way < WAYS; way++) {
+		if (b->way[way].tag == tag) {
+			i = *(volatile __u32 *)&b->way[way].flow;
+			break;
+		}
+	}
+	if (!i--)
+		return 0;
+	flow = bpf_map_lookup_elem(&flows, &i);
 	if (!flow)
 		return 0;
-	x = (const void *)k;
-	y = (const void *)&flow->key;
+	have = (const void *)&flow->key;
 #pragma unroll
 	for (int n = 0; n < sizeof(*k) / 4; n++)
-		if (x[n] != y[n])
+		if ((n < 7 || n == 10 || family == 6) && k->w[n] != have[n])
 			return 0;
 	return flow;
 }
 
-/* Is the daemon alive? Each CPU sees for itself. */
+/*
+ * find returns the flow of a key, which is in one of two buckets. They may
+ * change while we look, so the flow's own key decides. The flow itself can't: the
+ * daemon uses its entry again only when all programs that may have seen its index
+ * have ended.
+ */
+INLINE const struct flow *find(const struct words *k, __u8 family)
+{
+	__u64 h = hash(k, family);
+	__u32 tag = (__u32)h | 1;
+	const struct flow *flow = look(k, family, h >> 40 & bucket_mask, tag);
+
+	return flow ? flow : look(k, family, h >> 16 & bucket_mask, tag);
+}
+
+/* Is the daemon alive? A CPU that sees its tick move notes it for all. */
 INLINE int ticks(void)
 {
-	__u32 zero = 0, now = bpf_jiffies64();
-	const volatile __u32 *count = bpf_map_lookup_elem(&tick, &zero);
-	struct tick *t = bpf_map_lookup_elem(&tick_seen, &zero);
-	__u32 n;
+	volatile struct control *c = &control;
+	__u32 now = bpf_jiffies64(), n = c->tick;
 
-	if (!count || !t)
-		return 0;
-	n = *count;
-	if (n != t->seen) {
-		t->seen = n;
-		t->since = now;
+	if (n != c->seen) {
+		c->since = now;
+		c->seen = n;
 	}
-	return now - t->since <= tick_limit;
+	return n && now - c->since <= tick_limit;
 }
 
 /*
@@ -138,9 +166,9 @@ INLINE int ticks(void)
  * CPUs may lose a count: given then differs from taken by less than it should,
  * until the next packet.)
  */
-INLINE int answers(struct queue *q)
+INLINE int answers(struct queue *q, __u32 taken)
 {
-	__u32 now = bpf_jiffies64(), taken = *(volatile __u32 *)&q->taken;
+	__u32 now = bpf_jiffies64();
 
 	if (taken != q->seen || (int)(q->given - taken) <= 0) {
 		q->seen = taken;
@@ -149,33 +177,54 @@ INLINE int answers(struct queue *q)
 	return now - q->since <= queue_limit;
 }
 
-INLINE enum reason redirect(struct xdp_md *ctx, const struct frame *f, const struct key *k,
-			    const struct action *a, int *verdict)
+INLINE void count_flow(const struct flow *flow, __u32 bytes)
+{
+	__u32 i = bpf_get_smp_processor_id() * max_counts + flow->counter;
+	struct count *c = bpf_map_lookup_elem(&counts, &i);
+
+	if (c) {
+		c->packets++;
+		c->bytes += bytes;
+	}
+}
+
+INLINE enum reason forward(struct xdp_md *ctx, const struct frame *f, const struct flow *flow, int *verdict)
 {
 	enum reason r;
 
 	if (!ticks())
 		return STALE;
-	r = rewrite(ctx, f, k->family, k->proto, a);
-	if (r == FORWARD) /* a port that went this very moment: what is rewritten must not go up */
-		*verdict = bpf_redirect_map(&devices, a->out, XDP_DROP);
+	r = rewrite(ctx, f, &flow->action);
+	if (r == FORWARD)
+		*verdict = XDP_REDIRECT;
 	return r;
 }
 
-INLINE enum reason steer(struct xdp_md *ctx, const struct frame *f, const struct key *k,
-			 const struct flow *flow, int *verdict)
+/*
+ * A worker that is a whole ring behind leaves no room: what is given to the
+ * socket now is lost, after more work. It is lost at once instead, and doesn't go
+ * up: the slow path would cost the CPU that the worker is waiting for.
+ */
+INLINE enum reason steer(struct xdp_md *ctx, const struct frame *f, __u32 slot, const struct flow *flow, int *verdict)
 {
-	__u32 i = k->port * MAX_QUEUES + ctx->rx_queue_index;
+	__u32 i = slot * MAX_QUEUES + ctx->rx_queue_index, taken;
 	struct layout *l;
 	struct queue *q;
 	void *meta;
 	int others;
 
-	if (ctx->rx_queue_index >= MAX_QUEUES || !bpf_map_lookup_elem(&sockets, &i))
+	if (ctx->rx_queue_index >= MAX_QUEUES || bpf_redirect_map(&sockets, i, XDP_PASS) != XDP_REDIRECT)
 		return NO_OUTPUT;
 	q = bpf_map_lookup_elem(&queues, &i);
-	if (!q || !answers(q))
+	if (!q)
 		return STALE;
+	taken = *(volatile __u32 *)&q->taken;
+	if (!answers(q, taken))
+		return STALE;
+	if (q->given - taken >= q->ring) {
+		*verdict = XDP_DROP;
+		return SHED;
+	}
 	/* The worker looks right in front of the frame: what others left there makes way. */
 	others = (void *)(long)ctx->data - (void *)(long)ctx->data_meta;
 	if (bpf_xdp_adjust_meta(ctx, others - (int)sizeof(struct meta)))
@@ -186,54 +235,69 @@ INLINE enum reason steer(struct xdp_md *ctx, const struct frame *f, const struct
 	COPY(meta, &flow->index, 4); /* and gen */
 	l = meta + __builtin_offsetof(struct meta, layout);
 	l->l3 = f->l3;
-	l->family = k->family;
-	l->proto = k->proto;
+	l->family = f->family;
+	l->proto = f->proto;
 	l->pad1 = 0;
 	l->len = f->len;
 	COPY(l->pad2, (__u8[2]){}, 1);
 	q->given++;
-	*verdict = bpf_redirect_map(&sockets, i, XDP_PASS);
+	*verdict = XDP_REDIRECT;
 	return FORWARD;
 }
 
-INLINE enum reason judge(struct xdp_md *ctx, const struct port *in, int *verdict)
+INLINE enum reason judge(struct xdp_md *ctx, const struct port *in, struct frame *f, int *verdict)
 {
-	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
-	struct key k __attribute__((aligned(8))) = {};
-	enum reason r = parse(&f, in, &k);
+	struct words k = {};
+	enum reason r = parse(f, in, &k);
 	const struct flow *flow;
-	__u32 out;
 
 	if (r != FORWARD)
 		return r;
-	flow = find(&k);
+	flow = find(&k, f->family);
 	if (!flow)
 		return NO_FLOW;
-	if (f.len > flow->action.mtu)
+	if (f->len > flow->action.mtu)
 		return TOO_BIG;
-	out = flow->action.out;
-	if (!bpf_map_lookup_elem(&devices, &out)) /* a worker could only drop it */
-		return NO_OUTPUT;
-	if (flow->engine == ENGINE_XDP)
-		return redirect(ctx, &f, &k, &flow->action, verdict);
-	return steer(ctx, &f, &k, flow, verdict);
+	if (bpf_redirect_map(&devices, flow->action.out, XDP_PASS) != XDP_REDIRECT)
+		return NO_OUTPUT; /* a worker, too, could only drop it */
+	if (flow->gen)
+		r = steer(ctx, f, in->slot, flow, verdict);
+	else
+		r = forward(ctx, f, flow, verdict);
+	if (r == FORWARD)
+		count_flow(flow, f->len);
+	return r;
+}
+
+/* find_port returns the slot of a device, or MAX_PORTS. */
+INLINE __u32 find_port(__u32 ifindex)
+{
+#pragma unroll
+	for (int i = 0; i < MAX_PORTS; i++)
+		if (*(volatile __u32 *)&control.ports[i].ifindex == ifindex)
+			return *(volatile __u16 *)&control.ports[i].port.slot; /* i, but the verifier forgets it */
+	return MAX_PORTS;
 }
 
 SEC("xdp")
 int fastpath(struct xdp_md *ctx)
 {
-	__u32 ifindex = ctx->ingress_ifindex, slot;
-	const struct port *in = bpf_map_lookup_elem(&ports, &ifindex);
+	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
+	__u32 slot = find_port(ctx->ingress_ifindex), i;
+	struct port_count *count;
 	int verdict = XDP_PASS;
-	__u64 *count;
+	enum reason r;
 
-	if (!in)
+	if (slot >= MAX_PORTS)
 		return XDP_PASS;
-	slot = in->slot * NUM_REASONS;
-	slot += judge(ctx, in, &verdict);
-	count = bpf_map_lookup_elem(&counters, &slot);
-	if (count)
-		*count += 1;
+	r = judge(ctx, &control.ports[slot].port, &f, &verdict);
+	i = bpf_get_smp_processor_id() * MAX_PORTS + slot;
+	count = bpf_map_lookup_elem(&port_counts, &i);
+	if (count && r < NUM_REASONS) {
+		count->packets[r]++;
+		if (r == FORWARD)
+			count->bytes += f.len;
+	}
 	return verdict;
 }
 

@@ -3,11 +3,9 @@
 package bpf
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
-
-	"github.com/cilium/ebpf"
 )
 
 // Engine is who executes a flow's action.
@@ -21,7 +19,7 @@ const (
 
 // Flow is one direction of a flow.
 type Flow struct {
-	Index, Gen uint32 // for the worker: its packet.Ref
+	Index, Gen uint32 // for the worker: its packet.Ref, so Gen is not 0
 	Engine     Engine
 	Action     any // *packet.Action
 }
@@ -29,8 +27,8 @@ type Flow struct {
 // spareSlots let flows be exchanged when the map is full, and make waits rare.
 const spareSlots = 64
 
-// slots gives out the entries of the map flows. Each change of a flow takes a
-// new one; an old one is used again only after the programs that may still read
+// slots gives out the entries of the maps flows and counts. Each change of a flow
+// takes a new one of flows, each new flow one of counts; an old one is used again only after the programs that may still read
 // it have ended.
 type slots struct {
 	free []uint32
@@ -62,85 +60,95 @@ func (s *slots) take(wait func() error) (uint32, error) {
 	return slot, nil
 }
 
+// Offsets and size of struct flow (shared.h).
+const (
+	flowGen     = keySize + 4
+	flowCounter = keySize + 8
+	flowAction  = keySize + 12
+	flowSize    = 192
+)
+
 // PutFlow adds the flow of a *packet.Key or exchanges what is done with it. At
 // any moment a packet gets the old or the new action, never a mixture.
 func (s *Set) PutFlow(key any, f Flow) error {
-	k, err := encode(key, keySize)
+	k, err := view(key, keySize)
 	if err != nil {
 		return fmt.Errorf("put flow: %w", err)
 	}
-	a, err := encode(f.Action, actionSize)
+	a, err := view(f.Action, actionSize)
 	if err != nil {
 		return fmt.Errorf("put flow: %w", err)
 	}
-	if f.Engine != EngineXDP && f.Engine != EngineAFXDP {
+	gen := f.Gen
+	switch {
+	case f.Engine == EngineXDP:
+		gen = 0 // what the program knows the engine by
+	case f.Engine != EngineAFXDP:
 		return fmt.Errorf("put flow: there is no engine %d", f.Engine)
+	case gen == 0:
+		return errors.New("put flow: the worker can't tell a flow of generation 0")
 	}
-	ne := binary.NativeEndian
-	v := append(make([]byte, 0, keySize+12+actionSize), k...) // struct flow
-	v = ne.AppendUint32(v, f.Index)
-	v = ne.AppendUint32(v, f.Gen)
-	v = ne.AppendUint32(v, uint32(f.Engine))
-	v = append(v, a...)
-
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.putFlow(k, v); err != nil {
+	if err := s.putFlow(k, f.Index, gen, a); err != nil {
 		return fmt.Errorf("put flow: %w", err)
 	}
 	return nil
 }
 
-func (s *Set) putFlow(key, flow []byte) error {
-	old, had, err := s.lookup(key)
+func (s *Set) putFlow(key []byte, index, gen uint32, action []byte) error {
+	at, ok := s.index.find(key, s.hasKey(key))
+	if !ok || !at.had && s.flowCount == s.maxFlows {
+		return ErrFull
+	}
+	slot, err := s.slots.take(s.wait)
 	if err != nil {
 		return err
 	}
-	slot, err := s.flows.take(s.wait)
-	if err != nil {
+	var counter uint32
+	if at.had {
+		counter = *s.flows.word(int(at.flow)*flowSize + flowCounter)
+	} else if counter, err = s.takeCounter(); err != nil {
+		s.slots.free = append(s.slots.free, slot) // nobody has seen it
 		return err
 	}
-	if err = s.obj.Flows.Put(slot, flow); err == nil {
-		err = s.obj.FlowIndex.Put(key, slot)
-	}
-	if err != nil {
-		s.flows.free = append(s.flows.free, slot) // nobody has seen it
-		if errors.Is(err, errTooMany) {
-			return ErrFull
-		}
-		return err
-	}
-	if had {
-		s.flows.old = append(s.flows.old, old)
+	base := int(slot) * flowSize
+	copy(s.flows[base:], key)
+	*s.flows.word(base + keySize) = index
+	*s.flows.word(base + flowGen) = gen
+	*s.flows.word(base + flowCounter) = counter
+	copy(s.flows[base+flowAction:], action)
+	s.index.put(at, slot) // orders what was written before it
+	if at.had {
+		s.slots.old = append(s.slots.old, at.flow)
+	} else {
+		s.flowCount++
 	}
 	return nil
 }
+
+// hasKey says of a flow whether it is key's.
+func (s *Set) hasKey(key []byte) func(flow uint32) bool {
+	return func(flow uint32) bool { return bytes.Equal(s.keyOf(flow), key) }
+}
+
+func (s *Set) keyOf(flow uint32) []byte { return s.flows[int(flow)*flowSize:][:keySize:keySize] }
 
 // DeleteFlow removes the flow of a *packet.Key; that it isn't there is no error.
 func (s *Set) DeleteFlow(key any) error {
-	k, err := encode(key, keySize)
+	k, err := view(key, keySize)
 	if err != nil {
 		return fmt.Errorf("delete flow: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slot, had, err := s.lookup(k)
-	if err == nil && had {
-		err = s.obj.FlowIndex.Delete(k)
+	at, ok := s.index.find(k, s.hasKey(k))
+	if !ok || !at.had {
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("delete flow: %w", err)
-	}
-	if had {
-		s.flows.old = append(s.flows.old, slot)
-	}
+	s.index.remove(at)
+	s.slots.old = append(s.slots.old, at.flow)
+	s.counters.old = append(s.counters.old, *s.flows.word(int(at.flow)*flowSize + flowCounter))
+	s.flowCount--
 	return nil
-}
-
-func (s *Set) lookup(key []byte) (slot uint32, had bool, err error) {
-	err = s.obj.FlowIndex.Lookup(key, &slot)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return 0, false, nil
-	}
-	return slot, err == nil, err
 }

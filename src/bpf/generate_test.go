@@ -56,6 +56,22 @@ func (g generator) wire() packet.Wire {
 	return w
 }
 
+// tunnels are those that the generated flows use, and one nobody uses. All have
+// one end in common, as those of one router have.
+var tunnels = func() (all []refTunnel) {
+	for id := range uint16(4) {
+		all = append(all, refTunnel{100 + id, netip.MustParseAddr("2001:db8::b4"), netip.AddrFrom16([16]byte{0x20, 1, 15: byte(id)})})
+	}
+	return all
+}()
+
+// tunnelled makes IPv4 in IPv6 of w.
+func (g generator) tunnelled(w packet.Wire) packet.Wire {
+	t := tunnels[g.IntN(len(tunnels)-1)]
+	w.Local, w.Remote, w.Tunnel = t.local, t.remote, t.id
+	return w
+}
+
 func (g generator) addrPort(v6 bool) netip.AddrPort {
 	addr := netip.AddrFrom4([4]byte(g.bytes(4)))
 	if v6 {
@@ -81,6 +97,12 @@ func (g generator) flow() *testFlow {
 	if g.one(4) {
 		f.mtu = uint16(60 + g.IntN(1000))
 	}
+	if !v6 && g.one(3) {
+		f.in = g.tunnelled(f.in)
+	}
+	if !v6 && g.one(3) {
+		f.out = g.tunnelled(f.out)
+	}
 	if g.one(2) {
 		f.engine = EngineAFXDP
 	}
@@ -96,6 +118,7 @@ func (g generator) flows(n int) []*testFlow {
 		twin := *g.flow()
 		twin.in, twin.from, twin.to = f.in, f.from, f.from
 		twin.in.VLANs = slices.Clone(f.in.VLANs)
+		twin.out.Local, twin.out.Remote, twin.out.Tunnel = f.out.Local, f.out.Remote, f.out.Tunnel
 		switch i := g.IntN(4); {
 		case i == 0 && len(f.in.VLANs) > 0:
 			twin.in.VLANs[0].Type ^= packet.TypeVLAN ^ packet.TypeQinQ
@@ -106,6 +129,10 @@ func (g generator) flows(n int) []*testFlow {
 			}
 		case i == 2 && f.in.Session != 0:
 			twin.in.Peer[5] ^= 1
+		case i == 3 && f.in.Tunnel == tunnels[0].id:
+			twin.in.Local, twin.in.Remote, twin.in.Tunnel = tunnels[1].local, tunnels[1].remote, tunnels[1].id
+		case i == 3 && f.in.Tunnel != 0:
+			twin.in.Local, twin.in.Remote, twin.in.Tunnel = netip.Addr{}, netip.Addr{}, 0
 		default:
 			twin.in.Port = (f.in.Port + 1) % testSlots
 		}
@@ -129,7 +156,9 @@ func (g generator) frame(f *testFlow) []byte {
 	if g.one(4) { // what leaves has checksum 0, or what comes in
 		tune(ip, []packet.Tuple{f.from, f.to}[g.IntN(2)])
 	}
-	frame := wrap(f.in, dst, src, ip)
+	in := f.in
+	in.Local, in.Remote = in.Remote, in.Local // it comes from there
+	frame := wrap(in, dst, src, ip)
 	if g.one(4) {
 		frame = frame[:len(frame)-padding(f.in, frame, ip)]
 	} else if g.one(4) {
@@ -138,7 +167,20 @@ func (g generator) frame(f *testFlow) []byte {
 	for i, at := 0, 14; i < len(f.in.VLANs); i, at = i+1, at+4 {
 		frame[at] |= byte(g.IntN(16)) << 4 // priority
 	}
+	if f.in.Tunnel != 0 {
+		g.outer(frame[l3Offset(f.in)-40:])
+	}
 	return frame
+}
+
+// outer changes what may be anything in an outer header: traffic class but CE,
+// flow label, hop limit.
+func (g generator) outer(h []byte) {
+	copy(h[1:4], g.bytes(3))
+	if h[1]>>4&3 == 3 {
+		h[1] ^= 0x10
+	}
+	h[7] = byte(g.IntN(256))
 }
 
 // padding is how much of frame is behind ip.
@@ -146,11 +188,16 @@ func padding(w packet.Wire, frame, ip []byte) int {
 	return len(frame) - l3Offset(w) - len(ip)
 }
 
+// l3Offset is where the IP header is, of a tunnel the inner one.
 func l3Offset(w packet.Wire) int {
+	at := 14 + 4*len(w.VLANs)
 	if w.Session != 0 {
-		return 14 + 4*len(w.VLANs) + 8
+		at += 8
 	}
-	return 14 + 4*len(w.VLANs)
+	if w.Tunnel != 0 {
+		at += 40
+	}
+	return at
 }
 
 // packet is a good IP packet with up to size bytes behind the fixed headers.

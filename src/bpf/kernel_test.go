@@ -10,16 +10,46 @@ import (
 	"fastpath/src/packet"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // The program's return values.
 const (
+	xdpDrop     = 1
 	xdpPass     = 2
 	xdpRedirect = 4
 )
 
 // xdpMd is struct xdp_md as BPF_PROG_TEST_RUN has it.
 type xdpMd struct{ Data, DataEnd, DataMeta, Ifindex, Queue, Egress uint32 }
+
+// handle is the program for cilium/ebpf, which runs it and tells about it.
+func (p program) handle(t testing.TB) *ebpf.Program {
+	t.Helper()
+	prog, err := ebpf.NewProgramFromFD(duplicate(t, int(p)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prog
+}
+
+func (m table) handle(t testing.TB) *ebpf.Map {
+	t.Helper()
+	handle, err := ebpf.NewMapFromFD(duplicate(t, int(m)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handle
+}
+
+func duplicate(t testing.TB, fd int) int {
+	t.Helper()
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
 
 // run runs the program on a frame; it returns the verdict, the metadata and the frame after it.
 func run(t *testing.T, s *Set, frame []byte) (verdict uint32, meta, after []byte) {
@@ -29,7 +59,9 @@ func run(t *testing.T, s *Set, frame []byte) (verdict uint32, meta, after []byte
 		Data: frame, DataOut: make([]byte, 4096),
 		Context: xdpMd{DataEnd: uint32(len(frame))}, ContextOut: &ctx,
 	}
-	verdict, err := s.obj.Fastpath.Run(&o)
+	prog := s.program.handle(t)
+	defer prog.Close()
+	verdict, err := prog.Run(&o)
 	if err != nil {
 		t.Fatalf("run the program on %d bytes: %v", len(frame), err)
 	}
@@ -64,12 +96,9 @@ func (r *rig) checkKernel(frame []byte, want packet.Reason, f *testFlow, leaves 
 
 // checkCount: of the counters, want's went up by 1 (and so no other did).
 func (r *rig) checkCount(want packet.Reason) {
-	var perCPU []uint64
-	must(r.t, r.set.obj.Counters.Lookup(uint32(r.in.Slot)*numReasons+uint32(want), &perCPU))
-	total := uint64(0)
-	for _, n := range perCPU {
-		total += n
-	}
+	n, err := r.set.Counters(r.in.Slot)
+	must(r.t, err)
+	total := n[want]
 	r.counts[want][r.in.Slot]++
 	if total != r.counts[want][r.in.Slot] {
 		r.t.Errorf("the program doesn't say %v as the reference does", want)
@@ -84,7 +113,7 @@ func (r *rig) checkSteered(frame, meta, after []byte, f *testFlow, leaves []byte
 	}
 	m := packet.LoadMeta(meta)
 	var p packet.Parsed
-	packet.Parse(frame, &r.in, &p)
+	packet.Parse(frame, &r.in, parseTunnels(), &p)
 	if m.Ref != f.ref || m.Layout != p.Layout {
 		r.t.Errorf("metadata %+v, want %+v and %+v", m, f.ref, p.Layout)
 	}

@@ -23,7 +23,7 @@ func goFields(t reflect.Type, base uint32) (all []field) {
 		f := t.Field(i)
 		at := base + uint32(f.Offset)
 		switch {
-		case f.Name == "_":
+		case f.Name == "_" || f.Name == "pad":
 		case f.Type.Kind() == reflect.Struct:
 			all = append(all, goFields(f.Type, at)...)
 		default:
@@ -49,14 +49,24 @@ func cFields(t *testing.T, s *btf.Struct, base uint32) (all []field) {
 	return all
 }
 
-// What Go writes into the maps lies where the program reads it, in either byte order.
-func TestLayout(t *testing.T) {
-	for _, object := range []string{"fastpath_bpfel.o", "fastpath_bpfeb.o"} {
-		spec, err := ebpf.LoadCollectionSpec(object)
-		must(t, err)
-		testFlowLayout(t, spec)
-		testQueueLayout(t, spec)
+// testLayout: what Go writes into the maps lies where the program reads it.
+func testLayout(t *testing.T, spec *ebpf.CollectionSpec) {
+	testFlowLayout(t, spec)
+	testOffsets(t, spec)
+	for name, size := range map[string]uint32{
+		"control": controlPorts + MaxPorts*controlPort, "secret": keySize,
+		"tick_limit": 4, "queue_limit": 4, "bucket_mask": 4, "max_counts": 4,
+	} {
+		if v := spec.Variables[name]; v == nil || v.Size() != size {
+			t.Errorf("variable %s is %v, want %d bytes", name, v, size)
+		}
 	}
+	if at := spec.Variables["control"].Offset; at != 0 {
+		t.Errorf("control is at %d of its section", at)
+	}
+}
+
+func TestPacketLayout(t *testing.T) {
 	if off, _ := reflect.TypeFor[packet.Port]().FieldByName("Slot"); off.Offset != portSlot {
 		t.Errorf("slot is at %d, not %d", off.Offset, portSlot)
 	}
@@ -67,10 +77,10 @@ func TestLayout(t *testing.T) {
 
 func testFlowLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 	type flow struct { // as PutFlow puts it together
-		Key        packet.Key
-		Index, Gen uint32
-		Engine     Engine
-		Action     packet.Action
+		Key                 packet.Key
+		Index, Gen, Counter uint32
+		Action              packet.Action
+		_                   [8]byte
 	}
 	tests := []struct {
 		name string
@@ -80,7 +90,8 @@ func testFlowLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 		{"key", reflect.TypeFor[packet.Key](), keySize},
 		{"action", reflect.TypeFor[packet.Action](), actionSize},
 		{"port", reflect.TypeFor[packet.Port](), portSize},
-		{"flow", reflect.TypeFor[flow](), keySize + 12 + actionSize},
+		{"flow", reflect.TypeFor[flow](), flowSize},
+		{"endpoints", reflect.TypeFor[endpoints](), 32},
 	}
 	for _, tt := range tests {
 		var s *btf.Struct
@@ -94,31 +105,45 @@ func testFlowLayout(t *testing.T, spec *ebpf.CollectionSpec) {
 	}
 }
 
-func testQueueLayout(t *testing.T, spec *ebpf.CollectionSpec) {
-	var q *btf.Struct
-	must(t, spec.Types.TypeByName("queue", &q))
-	offsets := map[string]uint32{}
-	for _, m := range q.Members {
-		offsets[m.Name] = m.Offset.Bytes()
+// testOffsets: what memory.go and its neighbours say of the structs in shared memory.
+func testOffsets(t *testing.T, spec *ebpf.CollectionSpec) {
+	tests := []struct {
+		name    string
+		size    int // 0: not known in Go
+		offsets map[string]uint32
+	}{
+		{"queue", queueSize, map[string]uint32{"given": queueGiven, "ring": queueRing, "taken": queueTaken}},
+		{"flow", flowSize, map[string]uint32{"index": keySize, "gen": flowGen, "counter": flowCounter, "action": flowAction}},
+		{"key", keySize, map[string]uint32{"family": keyFamily}},
+		{"bucket", bucketSize, nil},
+		{"count", countSize, map[string]uint32{"packets": 0, "bytes": 8}},
+		{"port_count", portCountSize, map[string]uint32{"packets": 0, "bytes": portCountBytes}},
+		{"control", controlPorts + MaxPorts*controlPort, map[string]uint32{"tick": controlTick, "ports": controlPorts}},
 	}
-	if q.Size != queueSize || offsets["given"] != queueGiven || offsets["taken"] != queueTaken {
-		t.Errorf("struct queue: %d bytes, %v", q.Size, offsets)
+	for _, tt := range tests {
+		var s *btf.Struct
+		must(t, spec.Types.TypeByName(tt.name, &s))
+		if int(s.Size) != tt.size {
+			t.Errorf("struct %s has %d bytes, not %d", tt.name, s.Size, tt.size)
+		}
+		for _, m := range s.Members {
+			if want, ok := tt.offsets[m.Name]; ok && m.Offset.Bytes() != want {
+				t.Errorf("struct %s: %s is at %d, not %d", tt.name, m.Name, m.Offset.Bytes(), want)
+			}
+		}
 	}
 }
 
 // The map sizes that shared.h and this package both know.
 func TestMapSizes(t *testing.T) {
-	spec, err := loadFastpath()
-	must(t, err)
-	for name, want := range map[string]uint32{
-		fastpathMapPorts:    MaxPorts,
-		fastpathMapDevices:  MaxPorts,
-		fastpathMapSockets:  MaxPorts * MaxQueues,
-		fastpathMapQueues:   MaxPorts * MaxQueues,
-		fastpathMapCounters: MaxPorts * numReasons,
+	for i, want := range map[int]uint32{
+		mapDevices: MaxPorts,
+		mapSockets: MaxPorts * MaxQueues,
+		mapQueues:  MaxPorts * MaxQueues,
+		mapTunnels: MaxTunnels,
 	} {
-		if got := spec.Maps[name].MaxEntries; got != want {
-			t.Errorf("map %s has %d entries, want %d", name, got, want)
+		if m := fastpath.maps[i]; m.maxEntries != want {
+			t.Errorf("map %s has %d entries, want %d", m.name, m.maxEntries, want)
 		}
 	}
 }

@@ -3,33 +3,14 @@
 package bpf
 
 import (
-	"runtime"
 	"testing"
 	"time"
 
 	"fastpath/src/packet"
-
-	"golang.org/x/sys/unix"
 )
-
-// pin keeps the test on one CPU: each judges the daemon's tick for itself.
-func pin(t *testing.T) {
-	runtime.LockOSThread() // for good: the thread ends with the test
-	var set unix.CPUSet
-	must(t, unix.SchedGetaffinity(0, &set))
-	for cpu := range 1024 {
-		if set.IsSet(cpu) {
-			set.Zero()
-			set.Set(cpu)
-			break
-		}
-	}
-	must(t, unix.SchedSetaffinity(0, &set))
-}
 
 func TestTick(t *testing.T) {
 	t.Parallel()
-	pin(t)
 	r, frame := oneFlow(t, EngineXDP)
 	r.set.Tick()
 	r.want(frame, packet.Forward, "after the first tick")
@@ -40,7 +21,6 @@ func TestTick(t *testing.T) {
 }
 
 func TestNeverTicked(t *testing.T) {
-	pin(t)
 	r, frame := oneFlow(t, EngineXDP)
 	r.want(frame, packet.Stale, "before the first tick")
 }

@@ -12,15 +12,19 @@ import (
 // mutate damages a good frame of f in up to three places.
 func (g generator) mutate(f *testFlow, frame []byte) []byte {
 	for range 1 + g.IntN(3) {
-		switch g.IntN(5) {
+		switch g.IntN(6) {
 		case 0:
-			frame[g.IntN(min(len(frame), 90))] ^= 1 << g.IntN(8)
+			frame[g.IntN(min(len(frame), 130))] ^= 1 << g.IntN(8)
 		case 1:
-			frame[g.IntN(min(len(frame), 90))] = byte(g.Uint32())
+			frame[g.IntN(min(len(frame), 130))] = byte(g.Uint32())
 		case 2:
 			frame = frame[:14+g.IntN(len(frame)-13)]
 		case 3:
 			frame = g.mutateL2(f, frame)
+		case 4:
+			if f.in.Tunnel != 0 {
+				g.mutateOuter(frame, l3Offset(f.in)-40)
+			}
 		default:
 			g.mutateIP(f, frame)
 		}
@@ -75,6 +79,28 @@ func (g generator) mutateL2(f *testFlow, frame []byte) []byte {
 		set(frame, typ+8, kinds[g.IntN(len(kinds))]...)
 	}
 	return frame
+}
+
+// mutateOuter damages a tunnel's header.
+func (g generator) mutateOuter(frame []byte, at int) {
+	switch g.IntN(7) {
+	case 0:
+		set(frame, at, byte(g.IntN(16))<<4)
+	case 1:
+		set(frame, at+1, 0x30) // CE
+	case 2:
+		g.add(frame, at+4)
+	case 3:
+		set(frame, at+6, []byte{0, 4, 6, 17, 41, 43, 44, 60}[g.IntN(8)])
+	case 4: // another tunnel
+		addr := tunnels[g.IntN(len(tunnels))].remote.As16()
+		set(frame, at+8, addr[:]...)
+	case 5:
+		set(frame, at+24+g.IntN(16), byte(g.Uint32()))
+	case 6: // as if it came from here
+		addr := tunnels[0].local.As16()
+		set(frame, at+8, addr[:]...)
+	}
 }
 
 func (g generator) mutateIP(f *testFlow, frame []byte) {

@@ -11,6 +11,13 @@
 
 #include "shared.h"
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_TUNNELS);
+	__type(key, struct endpoints);
+	__type(value, __u32); /* id */
+} tunnels SEC(".maps");
+
 #define WIRE __attribute__((packed, aligned(2)))
 
 struct ethhdr {
@@ -19,14 +26,12 @@ struct ethhdr {
 } WIRE;
 
 struct vlanhdr {
-	__u8 tci[2];
-	__u16 type;
+	__u16 tci, type;
 } WIRE;
 
 struct pppoehdr {
 	__u8 vertype, code;
-	__u8 session[2];
-	__u16 len;
+	__u16 session, len;
 	__u16 proto;
 } WIRE;
 
@@ -39,7 +44,7 @@ struct ipv4hdr {
 } WIRE;
 
 struct ipv6hdr {
-	__u8 ver, flow[3];
+	__u8 ver, class, flow[2];
 	__u16 len;
 	__u8 next, hops;
 	__u8 src[16], dst[16];
@@ -58,18 +63,48 @@ struct tcphdr {
 	__u16 window, check, urgent;
 } WIRE;
 
-enum { TCP = 6, UDP = 17 };
+enum { IPV4_IN_IPV6 = 4, TCP = 6, UDP = 17 };
 enum { IPV4 = 0x0800, IPV6 = 0x86dd, VLAN = 0x8100, QINQ = 0x88a8, PPPOE = 0x8864 };
 enum { PPP_IPV4 = 0x0021, PPP_IPV6 = 0x0057 };
-enum { TAGGED = 0x10, TAGGED_QINQ = 0x20 };
+enum { TAGGED = 0x1000, TAGGED_QINQ = 0x2000 };
+enum { ECN_MASK = 3, ECN_ECT0 = 2, ECN_CE = 3 };
 
-/* What of a frame is known; kept in registers. */
+/* What of a frame is known. */
 struct frame {
 	void *data, *end;
-	__u32 l3;	/* offset of the IP header */
+	__u32 l3;	/* offset of the IP header, of a tunnel the inner one */
 	__u32 limit;	/* offset of the end of what may hold the IP packet */
 	__u32 len;	/* of the IP packet */
+	__u8 family, proto;
+	__u16 tunnel;	/* id; 0: none */
+	__u8 exact;	/* the IP packet must end at limit */
 };
+
+/*
+ * A key under construction, as the words of struct key. They are put together in
+ * registers: 16-bit stores that are read as 32 bits make the CPU wait.
+ */
+struct words {
+	__u32 w[sizeof(struct key) / 4];
+};
+
+#define WORD(field) (__builtin_offsetof(struct key, field) / 4)
+
+/* The word whose first two bytes in memory are a, whose last two are b; the same of single bytes. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define PAIR(a, b) ((__u32)(a) | (__u32)(b) << 16)
+#define BYTES(a, b) ((__u32)(a) | (__u32)(b) << 8)
+#else
+#define PAIR(a, b) ((__u32)(a) << 16 | (__u32)(b))
+#define BYTES(a, b) ((__u32)(a) << 24 | (__u32)(b) << 16)
+#endif
+
+INLINE __u32 word(const void *at)
+{
+	const __u16 *half = at;
+
+	return PAIR(half[0], half[1]);
+}
 
 /* Copies 2n bytes. Both sides lie at even addresses. */
 #define COPY(dst, src, n)                                                      \
@@ -83,56 +118,65 @@ INLINE int same_mac(const __u8 *a, const __u8 *b)
 	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
 }
 
-INLINE enum reason parse_pppoe(struct frame *f, struct key *k)
+INLINE enum reason parse_pppoe(struct frame *f, struct words *k)
 {
 	struct ethhdr *eth = f->data;
 	struct pppoehdr *h = f->data + f->l3;
 	__u32 total = f->end - f->data, limit;
+	const __u16 *peer = (void *)eth->src;
 
 	if ((void *)(h + 1) > f->end)
 		return TRUNCATED;
-	COPY(k->session, h->session, 1);
-	COPY(k->peer, eth->src, 3);
-	if (h->vertype != 0x11 || h->code != 0 || (k->session[0] | k->session[1]) == 0)
+	if (h->vertype != 0x11 || h->code != 0 || h->session == 0)
 		return NOT_IP;
+	k->w[WORD(session)] = PAIR(h->session, peer[0]);
+	k->w[WORD(session) + 1] = PAIR(peer[1], peer[2]);
 	if (h->proto == be16(PPP_IPV4))
-		k->family = 4;
+		f->family = 4;
 	else if (h->proto == be16(PPP_IPV6))
-		k->family = 6;
+		f->family = 6;
 	else
 		return NOT_IP;
 	limit = f->l3 + 6 + be16(h->len);
 	if (limit > total)
 		return LENGTH;
 	f->limit = limit;
+	f->exact = 1;
 	f->l3 += sizeof(*h);
 	return FORWARD;
 }
 
-INLINE enum reason parse_l2(struct frame *f, struct key *k)
+/* Reads a tag, if there is one; type is what comes next. */
+INLINE enum reason parse_tag(struct frame *f, __u16 *type, __u16 *tag)
+{
+	struct vlanhdr *h = f->data + f->l3;
+
+	if (*type != be16(VLAN) && *type != be16(QINQ))
+		return FORWARD;
+	if ((void *)(h + 1) > f->end)
+		return TRUNCATED;
+	*tag = (h->tci & be16(0x0fff)) | be16(TAGGED) | (*type == be16(QINQ) ? be16(TAGGED_QINQ) : 0);
+	*type = h->type;
+	f->l3 += sizeof(*h);
+	return FORWARD;
+}
+
+INLINE enum reason parse_l2(struct frame *f, struct words *k)
 {
 	struct ethhdr *eth = f->data;
-	__u16 type = eth->type;
+	__u16 type = eth->type, outer = 0, inner = 0;
 
 	f->l3 = sizeof(*eth);
 	f->limit = f->end - f->data;
-#pragma unroll
-	for (int i = 0; i < 2; i++) {
-		struct vlanhdr *h = f->data + f->l3;
-
-		if (type != be16(VLAN) && type != be16(QINQ))
-			break;
-		if ((void *)(h + 1) > f->end)
+	if (type != be16(IPV4) && type != be16(IPV6)) {
+		if (parse_tag(f, &type, &outer) != FORWARD || parse_tag(f, &type, &inner) != FORWARD)
 			return TRUNCATED;
-		k->tags[i][0] = (h->tci[0] & 0x0f) | TAGGED | (type == be16(QINQ) ? TAGGED_QINQ : 0);
-		k->tags[i][1] = h->tci[1];
-		type = h->type;
-		f->l3 += sizeof(*h);
+		k->w[WORD(tags)] = PAIR(outer, inner);
 	}
 	if (type == be16(IPV4))
-		k->family = 4;
+		f->family = 4;
 	else if (type == be16(IPV6))
-		k->family = 6;
+		f->family = 6;
 	else if (type == be16(PPPOE))
 		return parse_pppoe(f, k);
 	else
@@ -140,34 +184,62 @@ INLINE enum reason parse_l2(struct frame *f, struct key *k)
 	return FORWARD;
 }
 
-INLINE enum reason parse_ipv4(struct frame *f, struct key *k)
+/* The outer header of a tunnel; see parseTunnel in src/packet/parse.go. */
+INLINE enum reason parse_tunnel(struct frame *f, const struct ipv6hdr *h)
+{
+	__u32 end = f->l3 + sizeof(*h) + be16(h->len);
+	struct endpoints ends;
+	const __u32 *id;
+
+	if (h->ver >> 4 != 6)
+		return NOT_IP;
+	if (end > f->limit || (f->exact && end != f->limit))
+		return LENGTH;
+	COPY(&ends, h->src, sizeof(ends) / 2); /* and dst */
+	id = bpf_map_lookup_elem(&tunnels, &ends);
+	if (!id)
+		return OTHER_L4;
+	if ((h->class >> 4 & ECN_MASK) == ECN_CE)
+		return OPTIONS;
+	f->tunnel = *id;
+	f->family = 4;
+	f->l3 += sizeof(*h);
+	f->limit = end;
+	f->exact = 1;
+	return FORWARD;
+}
+
+INLINE enum reason parse_ipv4(struct frame *f, struct words *k)
 {
 	struct ipv4hdr *h = f->data + f->l3;
 
 	if ((void *)(h + 1) > f->end)
 		return TRUNCATED;
 	f->len = be16(h->len);
-	if (h->verihl >> 4 != 4)
-		return NOT_IP;
-	if ((h->verihl & 0x0f) < 5 || f->l3 + f->len > f->limit)
-		return LENGTH;
-	if ((h->verihl & 0x0f) > 5)
+	if (h->verihl != 0x45) {
+		if (h->verihl >> 4 != 4)
+			return NOT_IP;
+		if ((h->verihl & 0x0f) < 5 || f->l3 + f->len > f->limit)
+			return LENGTH;
 		return OPTIONS;
+	}
+	if (f->l3 + f->len > f->limit)
+		return LENGTH;
 	if (h->frag & be16(0x3fff)) /* MF and the offset */
 		return FRAGMENT;
 	if (h->ttl <= 1)
 		return TTL;
-	if (h->proto != TCP && h->proto != UDP)
+	f->proto = h->proto;
+	if (f->proto != TCP && f->proto != UDP)
 		return OTHER_L4;
 	if (f->len < sizeof(*h))
 		return LENGTH;
-	COPY(k->src, h->src, 2);
-	COPY(k->dst, h->dst, 2);
-	k->proto = h->proto;
+	k->w[WORD(src)] = word(h->src);
+	k->w[WORD(dst)] = word(h->dst);
 	return FORWARD;
 }
 
-INLINE enum reason parse_ipv6(struct frame *f, struct key *k)
+INLINE enum reason parse_ipv6(struct frame *f, struct words *k)
 {
 	struct ipv6hdr *h = f->data + f->l3;
 
@@ -178,21 +250,24 @@ INLINE enum reason parse_ipv6(struct frame *f, struct key *k)
 		return NOT_IP;
 	if (f->l3 + f->len > f->limit || f->len > 0xffff)
 		return LENGTH;
-	if (h->next == 44)
+	f->proto = h->next;
+	if (f->proto == 44)
 		return FRAGMENT;
-	if (h->next == 0 || h->next == 43 || h->next == 60) /* hop-by-hop, routing, destination options */
+	if (f->proto == 0 || f->proto == 43 || f->proto == 60) /* hop-by-hop, routing, destination options */
 		return OPTIONS;
 	if (h->hops <= 1)
 		return TTL;
-	if (h->next != TCP && h->next != UDP)
+	if (f->proto != TCP && f->proto != UDP)
 		return OTHER_L4;
-	COPY(k->src, h->src, 8);
-	COPY(k->dst, h->dst, 8);
-	k->proto = h->next;
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		k->w[WORD(src) + i] = word(h->src + 4 * i);
+		k->w[WORD(dst) + i] = word(h->dst + 4 * i);
+	}
 	return FORWARD;
 }
 
-INLINE enum reason parse_tcp(struct frame *f, struct key *k, void *l4, __u32 left)
+INLINE enum reason parse_tcp(struct frame *f, struct words *k, void *l4, __u32 left)
 {
 	struct tcphdr *h = l4;
 	__u32 len;
@@ -204,11 +279,11 @@ INLINE enum reason parse_tcp(struct frame *f, struct key *k, void *l4, __u32 lef
 		return LENGTH;
 	if (h->flags & 0x07) /* FIN, SYN, RST */
 		return FLAGS;
-	COPY(k->sport, h->sport, 2); /* and dport */
+	k->w[WORD(sport)] = word(h->sport); /* and dport */
 	return FORWARD;
 }
 
-INLINE enum reason parse_udp(struct frame *f, struct key *k, void *l4, __u32 left)
+INLINE enum reason parse_udp(struct frame *f, struct words *k, void *l4, __u32 left)
 {
 	struct udphdr *h = l4;
 
@@ -216,11 +291,33 @@ INLINE enum reason parse_udp(struct frame *f, struct key *k, void *l4, __u32 lef
 		return LENGTH;
 	if (be16(h->len) < sizeof(*h) || be16(h->len) > left)
 		return LENGTH;
-	COPY(k->sport, h->sport, 2); /* and dport */
+	k->w[WORD(sport)] = word(h->sport); /* and dport */
 	return FORWARD;
 }
 
-INLINE enum reason parse(struct frame *f, const struct port *in, struct key *k)
+/* What lies behind layer 2, and behind a tunnel's outer header. */
+INLINE enum reason parse_ip(struct frame *f, struct words *k)
+{
+	enum reason r;
+
+	if (f->family == 6) {
+		struct ipv6hdr *h = f->data + f->l3;
+
+		if ((void *)(h + 1) <= f->end && h->next == IPV4_IN_IPV6) {
+			r = parse_tunnel(f, h);
+			if (r != FORWARD)
+				return r;
+		}
+	}
+	r = f->family == 4 ? parse_ipv4(f, k) : parse_ipv6(f, k);
+	if (r != FORWARD)
+		return r;
+	if (f->exact && f->l3 + f->len != f->limit)
+		return LENGTH; /* padding inside: resize() could not undo its cut, and the kernel drops what is short */
+	return FORWARD;
+}
+
+INLINE enum reason parse(struct frame *f, const struct port *in, struct words *k)
 {
 	struct ethhdr *eth = f->data;
 	enum reason r;
@@ -233,18 +330,16 @@ INLINE enum reason parse(struct frame *f, const struct port *in, struct key *k)
 		return MULTICAST;
 	if (!same_mac(eth->dst, in->mac[0]) && !same_mac(eth->dst, in->mac[1]))
 		return NOT_OURS;
-	k->port = in->slot;
 	r = parse_l2(f, k);
+	if (r == FORWARD)
+		r = parse_ip(f, k);
 	if (r != FORWARD)
 		return r;
-	r = k->family == 4 ? parse_ipv4(f, k) : parse_ipv6(f, k);
-	if (r != FORWARD)
-		return r;
-	if ((k->session[0] | k->session[1]) && f->l3 + f->len != f->limit)
-		return LENGTH; /* padding inside PPPoE: resize() could not undo its cut, and the kernel drops what is short */
-	hdr = k->family == 4 ? sizeof(struct ipv4hdr) : sizeof(struct ipv6hdr);
+	k->w[WORD(port)] = PAIR(in->slot, f->tunnel);
+	k->w[WORD(proto)] = BYTES(f->proto, f->family);
+	hdr = f->family == 4 ? sizeof(struct ipv4hdr) : sizeof(struct ipv6hdr);
 	l4 = f->data + f->l3 + hdr;
-	if (k->proto == TCP)
+	if (f->proto == TCP)
 		return parse_tcp(f, k, l4, f->len - hdr);
 	return parse_udp(f, k, l4, f->len - hdr);
 }

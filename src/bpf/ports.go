@@ -4,34 +4,34 @@ package bpf
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
+	"sync/atomic"
 )
 
-// errTooMany is a hash map's answer when it is full.
-var errTooMany = unix.E2BIG
-
 // PutPort makes frames that come in by ifindex be looked at, by a *packet.Port.
-// Before that the program passes everything up there.
+// Before that, and for the moment of an exchange, the program passes everything
+// up there. A slot has one port: the one that was in it before goes.
 func (s *Set) PutPort(ifindex int, port any) error {
-	b, err := encode(port, portSize)
+	b, err := view(port, portSize)
 	if err != nil {
 		return fmt.Errorf("put port %d: %w", ifindex, err)
 	}
-	if slot := binary.NativeEndian.Uint16(b[portSlot:]); slot >= MaxPorts {
+	slot := binary.NativeEndian.Uint16(b[portSlot:])
+	if slot >= MaxPorts || ifindex <= 0 {
 		return fmt.Errorf("put port %d: slot %d: there are %d", ifindex, slot, MaxPorts)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err = s.obj.Ports.Put(uint32(ifindex), b); err == nil {
-		err = s.wait() // the old element must not be used again under a running program
+	at := controlPorts + int(slot)*controlPort
+	old := *s.control.word(at)
+	atomic.StoreUint32(s.control.word(at), 0)
+	if gone := s.clearPort(ifindex); gone || old != 0 {
+		if err := s.wait(); err != nil { // a program may be reading it
+			return fmt.Errorf("put port %d: %w", ifindex, err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("put port %d: %w", ifindex, err)
-	}
+	copy(s.control[at+4:], b)
+	atomic.StoreUint32(s.control.word(at), uint32(ifindex))
 	return nil
 }
 
@@ -41,14 +41,23 @@ func (s *Set) PutPort(ifindex int, port any) error {
 func (s *Set) DeletePort(ifindex int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := missingOK(s.obj.Ports.Delete(uint32(ifindex)))
-	if err == nil {
-		err = s.wait()
-	}
-	if err != nil {
+	s.clearPort(ifindex)
+	if err := s.wait(); err != nil {
 		return fmt.Errorf("delete port %d: %w", ifindex, err)
 	}
 	return nil
+}
+
+// clearPort says whether the port was there.
+func (s *Set) clearPort(ifindex int) (was bool) {
+	for slot := range MaxPorts {
+		word := s.control.word(controlPorts + slot*controlPort)
+		if *word == uint32(ifindex) {
+			atomic.StoreUint32(word, 0)
+			was = true
+		}
+	}
+	return was
 }
 
 // PutDevice makes slot an output, by the device ifindex, for both engines; the
@@ -58,7 +67,7 @@ func (s *Set) DeletePort(ifindex int) error {
 // MTU + 18 (xdp_ok_fwd_dev in include/linux/netdevice.h: Ethernet and one tag), so
 // an action's MTU + L2Len may not be above that.
 func (s *Set) PutDevice(slot uint16, ifindex int) error {
-	if err := s.obj.Devices.Put(uint32(slot), uint32(ifindex)); err != nil {
+	if err := s.maps[mapDevices].put(word(uint32(slot)), word(uint32(ifindex))); err != nil {
 		return fmt.Errorf("put output device %d in slot %d: %w", ifindex, slot, err)
 	}
 	return nil
@@ -67,7 +76,7 @@ func (s *Set) PutDevice(slot uint16, ifindex int) error {
 // DeleteDevice makes slot no output any more: packets of flows that leave by it
 // go up. That it isn't one is no error.
 func (s *Set) DeleteDevice(slot uint16) error {
-	if err := missingOK(s.obj.Devices.Delete(uint32(slot))); err != nil {
+	if err := s.maps[mapDevices].remove(word(uint32(slot))); err != nil {
 		return fmt.Errorf("delete output slot %d: %w", slot, err)
 	}
 	return nil
@@ -75,10 +84,14 @@ func (s *Set) DeleteDevice(slot uint16) error {
 
 // PutSocket hands the packets of a port's receive queue to the AF_XDP socket fd,
 // which must be bound to just this queue. The kernel removes it when the socket is closed.
-func (s *Set) PutSocket(slot uint16, queue, fd int) error {
+//
+// ring is the number of slots of its receive ring: frames that come when the
+// worker is that many behind are dropped.
+func (s *Set) PutSocket(slot uint16, queue, fd, ring int) error {
 	i, err := queueIndex(slot, queue)
 	if err == nil {
-		err = s.obj.Sockets.Put(i, uint32(fd))
+		atomic.StoreUint32(s.queues.word(int(i)*queueSize+queueRing), uint32(ring))
+		err = s.maps[mapSockets].put(word(i), word(uint32(fd)))
 	}
 	if err != nil {
 		return fmt.Errorf("put socket of slot %d, receive queue %d: %w", slot, queue, err)
@@ -90,7 +103,7 @@ func (s *Set) PutSocket(slot uint16, queue, fd int) error {
 func (s *Set) DeleteSocket(slot uint16, queue int) error {
 	i, err := queueIndex(slot, queue)
 	if err == nil {
-		err = missingOK(s.obj.Sockets.Delete(i))
+		err = s.maps[mapSockets].remove(word(i))
 	}
 	if err != nil {
 		return fmt.Errorf("delete socket of slot %d, receive queue %d: %w", slot, queue, err)
@@ -104,29 +117,4 @@ func queueIndex(slot uint16, queue int) (uint32, error) {
 		return 0, fmt.Errorf("out of range: %d ports and %d receive queues of each", MaxPorts, MaxQueues)
 	}
 	return uint32(slot)*MaxQueues + uint32(queue), nil
-}
-
-// numReasons is how many counters a port has.
-const numReasons = 16
-
-// Counters returns the packets that came in by the port in slot, by packet.Reason.
-func (s *Set) Counters(slot uint16) ([]uint64, error) {
-	total := make([]uint64, numReasons)
-	var perCPU []uint64
-	for r := range total {
-		if err := s.obj.Counters.Lookup(uint32(slot)*numReasons+uint32(r), &perCPU); err != nil {
-			return nil, fmt.Errorf("read counters of slot %d: %w", slot, err)
-		}
-		for _, n := range perCPU {
-			total[r] += n
-		}
-	}
-	return total, nil
-}
-
-func missingOK(err error) error {
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return nil
-	}
-	return err
 }

@@ -28,7 +28,7 @@ type testFlow struct {
 
 // apart is a frame taken apart.
 type apart struct {
-	wire  packet.Wire // Port, VLANs, Session; Peer is the source MAC
+	wire  packet.Wire // Port, VLANs, Session, Local, Remote, Tunnel; Peer is the source MAC
 	tuple packet.Tuple
 	v6    bool
 	ip    []byte // the header
@@ -54,7 +54,7 @@ func (r *reader) next(n int) []byte {
 func be(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 
 // refParse is what Parse should say.
-func refParse(frame []byte, in packet.Port) (apart, packet.Reason) {
+func refParse(frame []byte, in packet.Port, tunnels []refTunnel) (apart, packet.Reason) {
 	a := apart{wire: packet.Wire{Port: in.Slot}}
 	r := reader{rest: frame}
 	eth := r.next(14)
@@ -90,17 +90,56 @@ func refParse(frame []byte, in packet.Port) (apart, packet.Reason) {
 		case size > len(r.rest)+2:
 			return a, packet.Length
 		}
-		a, why := refParseIP(a, kind, r, max(size-2, 0))
-		if (why == packet.Forward || why == packet.Flags) && len(a.ip)+len(a.l4) != size-2 {
-			why = packet.Length
-		}
-		return a, why
+		return refParseIP(a, kind, r, max(size-2, 0), true, tunnels)
 	}
-	return refParseIP(a, typ, r, len(r.rest))
+	return refParseIP(a, typ, r, len(r.rest), false, tunnels)
 }
 
-// refParseIP continues with the IP packet, which must end within limit bytes.
-func refParseIP(a apart, typ uint16, r reader, limit int) (apart, packet.Reason) {
+// refTunnel is a tunnel in readable parts.
+type refTunnel struct {
+	id            uint16
+	local, remote netip.Addr
+}
+
+// refUnwrap takes the outer IPv6 header off that r begins with, if IPv4 is said
+// to be behind it.
+func refUnwrap(a apart, r reader, limit int, exact bool, tunnels []refTunnel) (apart, reader, int, packet.Reason) {
+	h := r.next(40)
+	size := int(be(h[4:]))
+	src, dst := netip.AddrFrom16([16]byte(h[8:24])), netip.AddrFrom16([16]byte(h[24:40]))
+	known := slices.IndexFunc(tunnels, func(t refTunnel) bool { return t.local == dst && t.remote == src })
+	switch {
+	case h[0]/16 != 6:
+		return a, r, 0, packet.NotIP
+	case 40+size > limit || exact && 40+size != limit:
+		return a, r, 0, packet.Length
+	case known < 0:
+		return a, r, 0, packet.OtherL4
+	case h[1]/16%4 == 3:
+		return a, r, 0, packet.Options
+	}
+	a.wire.Local, a.wire.Remote, a.wire.Tunnel = dst, src, tunnels[known].id
+	return a, r, size, packet.Forward
+}
+
+// refParseIP continues with the IP packet, which must end within limit bytes, or
+// exactly with them.
+func refParseIP(a apart, typ uint16, r reader, limit int, exact bool, tunnels []refTunnel) (apart, packet.Reason) {
+	if typ == 0x86dd && len(r.rest) >= 40 && r.rest[6] == 4 {
+		inner, rest, size, why := refUnwrap(a, r, limit, exact, tunnels)
+		if why != packet.Forward {
+			return a, why
+		}
+		a, r, limit, exact, typ = inner, rest, size, true, 0x0800
+	}
+	a, why := refParsePacket(a, typ, r, limit)
+	if (why == packet.Forward || why == packet.Flags) && exact && len(a.ip)+len(a.l4) != limit {
+		why = packet.Length
+	}
+	return a, why
+}
+
+func refParsePacket(a apart, typ uint16, r reader, limit int) (apart, packet.Reason) {
 	switch typ {
 	case 0x0800:
 		a.ip = r.next(20)
@@ -193,7 +232,7 @@ func refParseL4(a apart) (apart, packet.Reason) {
 // refFind looks through the list.
 func refFind(flows []*testFlow, a apart) *testFlow {
 	for _, f := range flows {
-		if f.in.Port == a.wire.Port && slices.Equal(f.in.VLANs, a.wire.VLANs) && f.from == a.tuple &&
+		if f.in.Port == a.wire.Port && f.in.Tunnel == a.wire.Tunnel && slices.Equal(f.in.VLANs, a.wire.VLANs) && f.from == a.tuple &&
 			f.in.Session == a.wire.Session && (f.in.Session == 0 || f.in.Peer == a.wire.Peer) {
 			return f
 		}
@@ -203,8 +242,8 @@ func refFind(flows []*testFlow, a apart) *testFlow {
 
 // refRun is what should become of a frame: the reason, the flow if one was
 // found, and the frame that leaves.
-func refRun(frame []byte, in packet.Port, flows []*testFlow) (packet.Reason, *testFlow, []byte) {
-	a, r := refParse(frame, in)
+func refRun(frame []byte, in packet.Port, flows []*testFlow, tunnels []refTunnel) (packet.Reason, *testFlow, []byte) {
+	a, r := refParse(frame, in, tunnels)
 	if r != packet.Forward {
 		return r, nil, nil
 	}

@@ -78,28 +78,63 @@ INLINE int resize(struct xdp_md *ctx, const struct frame *f, int l2len)
 	return delta && bpf_xdp_adjust_head(ctx, delta) ? -1 : 0;
 }
 
-/* Executes an action. After NO_ROOM the frame is as good as before. */
-INLINE enum reason rewrite(struct xdp_md *ctx, const struct frame *f, __u8 family, __u8 proto,
-			   const struct action *a)
+/*
+ * The header in front of a packet of len bytes whose TOS is tos: bare bytes of
+ * layer 2, and a tunnel's outer header. 14 bytes and the shortest frame are known
+ * to be there.
+ */
+INLINE int write_l2(void *data, void *end, __u32 bare, __u32 len, const struct action *a)
 {
-	/* 14, 18, 22, 26 or 30: so the verifier sees bounds and that l3 is even */
-	__u32 l2len = (a->l2len & 0x1c) + 2, len = f->len;
-	void *data, *end, *l3;
+	__u32 more = bare - sizeof(struct ethhdr);
+	void *tail;
 
-	if (l2len < sizeof(struct ethhdr) || resize(ctx, f, l2len))
+	/* The header's end is at tail + 14. The verifier wants one pointer with constant, positive offsets. */
+	asm volatile("" : "+r"(more));
+	tail = data + (more & 0x1c);
+	asm volatile("" : "+r"(tail));
+	COPY(data, a->l2, sizeof(struct ethhdr) / 2);
+	if (bare > sizeof(struct ethhdr)) {
+#pragma unroll
+		for (__u32 at = sizeof(struct ethhdr); at < MAX_BARE; at += 4)
+			if (at < bare)
+				COPY(data + at, a->l2 + at, 2);
+	}
+	if (a->encap & ENCAP_TUNNEL) {
+		struct ipv6hdr *outer = tail + sizeof(struct ethhdr);
+		struct ipv4hdr *inner = (void *)(outer + 1);
+		__u8 ecn;
+
+		if ((void *)(inner + 1) > end)
+			return -1;
+		COPY(outer, a->l2 + bare, sizeof(*outer) / 2);
+		ecn = inner->tos & ECN_MASK; /* RFC 6040 section 4.1, as the kernel does it */
+		outer->class |= (ecn == ECN_CE ? ECN_ECT0 : ecn) << 4;
+		outer->len = be16((__u16)len);
+		len += sizeof(*outer);
+	}
+	if (a->encap & ENCAP_PPPOE) {
+		if (tail + sizeof(struct ethhdr) > end)
+			return -1;
+		*(__u16 *)(tail + sizeof(struct ethhdr) - 4) = be16((__u16)(len + 2)); /* the PPP protocol counts */
+	}
+	return 0;
+}
+
+/* Executes an action. After NO_ROOM the frame is as good as before. */
+INLINE enum reason rewrite(struct xdp_md *ctx, const struct frame *f, const struct action *a)
+{
+	__u32 outer = a->encap & ENCAP_TUNNEL ? sizeof(struct ipv6hdr) : 0, len = f->len;
+	/* 14, 18, 22, 26 or 30: so the verifier sees bounds and that l3 is even */
+	__u32 bare = ((a->l2len - outer) & 0x1c) + 2;
+	void *data, *end;
+
+	if (bare < sizeof(struct ethhdr) || resize(ctx, f, bare + outer))
 		return NO_ROOM;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (data + MIN_FRAME > end)
 		return NO_ROOM; /* can't be, but the verifier wants to see it; so below */
-	COPY(data, a->l2, sizeof(struct ethhdr) / 2);
-#pragma unroll
-	for (__u32 at = sizeof(struct ethhdr); at < MAX_L2; at += 4) {
-		if (at < l2len)
-			COPY(data + at, a->l2 + at, 2);
-		if (at + 4 == l2len && a->pppoe)
-			*(__u16 *)(data + at) = be16((__u16)(len + 2)); /* the PPP protocol counts */
-	}
-	l3 = data + l2len;
-	return rewrite_l3(l3, end, family, proto, a) ? NO_ROOM : FORWARD;
+	if (write_l2(data, end, bare, len, a))
+		return NO_ROOM;
+	return rewrite_l3(data + bare + outer, end, f->family, f->proto, a) ? NO_ROOM : FORWARD;
 }

@@ -20,7 +20,7 @@ import (
 func TestNoRoom(t *testing.T) {
 	r, frame := growing(t, EngineXDP)
 	const meta = 208 // behind struct xdp_frame, in the 256 bytes of headroom
-	verdict, after, err := runWithMeta(r.set, frame, meta)
+	verdict, after, err := runWithMeta(t, r.set, frame, meta)
 	if errors.Is(err, unix.EINVAL) {
 		t.Log("this kernel takes at most 32 bytes of metadata: they leave headroom enough")
 		return
@@ -38,10 +38,10 @@ func TestNoRoom(t *testing.T) {
 func TestMetadataOfOthers(t *testing.T) {
 	for _, others := range []int{4, 16, 20, 32} {
 		r, frame := growing(t, EngineAFXDP)
-		verdict, after, err := runWithMeta(r.set, frame, others)
+		verdict, after, err := runWithMeta(t, r.set, frame, others)
 		must(t, err)
 		var p packet.Parsed
-		packet.Parse(frame, &r.in, &p)
+		packet.Parse(frame, &r.in, parseTunnels(), &p)
 		want := packet.Meta{Ref: r.flows[0].ref, Layout: p.Layout}
 		if got := packet.LoadMeta(after); verdict != xdpRedirect || got != want || !bytes.HasPrefix(after[packet.MetaLen:], frame) {
 			t.Errorf("behind %d bytes: verdict %d, metadata %+v, want %+v", others, verdict, got, want)
@@ -62,13 +62,15 @@ func growing(t *testing.T, e Engine) (*rig, []byte) {
 }
 
 // runWithMeta runs the program on a padded frame with meta bytes of metadata.
-func runWithMeta(s *Set, frame []byte, meta int) (verdict uint32, after []byte, err error) {
+func runWithMeta(t *testing.T, s *Set, frame []byte, meta int) (verdict uint32, after []byte, err error) {
 	s.Tick()
 	data := slices.Concat(make([]byte, meta), frame, make([]byte, 9))
 	o := ebpf.RunOptions{
 		Data: data, DataOut: make([]byte, 4096),
 		Context: xdpMd{Data: uint32(meta), DataEnd: uint32(len(data))}, ContextOut: &xdpMd{},
 	}
-	verdict, err = s.obj.Fastpath.Run(&o)
+	prog := s.program.handle(t)
+	defer prog.Close()
+	verdict, err = prog.Run(&o)
 	return verdict, o.DataOut, err
 }

@@ -100,8 +100,10 @@ func TestFull(t *testing.T) {
 		must(t, s.DeleteFlow(&keys[0]))
 		must(t, s.PutFlow(&keys[0], flow))
 	}
-	if got := len(s.flows.free) + len(s.flows.old) + n; got != n+spareSlots {
-		t.Errorf("%d of %d slots are accounted for", got, n+spareSlots)
+	for _, free := range []slots{s.slots, s.counters} {
+		if got := len(free.free) + len(free.old) + n; got != n+spareSlots {
+			t.Errorf("%d of %d slots are accounted for", got, n+spareSlots)
+		}
 	}
 }
 
@@ -140,19 +142,20 @@ func TestSlotsOfFlows(t *testing.T) {
 	key, flow := packet.Key{}, Flow{0, 0, EngineXDP, &packet.Action{}}
 	must(t, s.PutFlow(&key, flow))
 	for i := range 2 {
-		b, err := encode(&key, keySize)
+		b, err := view(&key, keySize)
 		must(t, err)
-		slot, had, err := s.lookup(b)
-		if err != nil || !had {
-			t.Fatalf("the flow isn't there: %v", err)
+		at, ok := s.index.find(b, s.hasKey(b))
+		if !ok || !at.had {
+			t.Fatal("the flow isn't there")
 		}
+		slot := at.flow
 		if i == 0 {
 			must(t, s.PutFlow(&key, flow))
 		} else {
 			must(t, s.DeleteFlow(&key))
 		}
-		if slices.Contains(s.flows.free, slot) || !slices.Contains(s.flows.old, slot) {
-			t.Errorf("slot %d: free %v, old %v", slot, s.flows.free, s.flows.old)
+		if slices.Contains(s.slots.free, slot) || !slices.Contains(s.slots.old, slot) {
+			t.Errorf("slot %d: free %v, old %v", slot, s.slots.free, s.slots.old)
 		}
 	}
 }
@@ -165,14 +168,17 @@ func TestRefused(t *testing.T) {
 		err  error
 		want string
 	}{
-		{s.PutFlow(action, Flow{0, 0, EngineXDP, action}), "*packet.Action has 76 bytes, the XDP program wants 52"},
-		{s.PutFlow(&packet.Key{}, Flow{0, 0, EngineXDP, &packet.Key{}}), "*packet.Key has 52 bytes, the XDP program wants 76"},
+		{s.PutFlow(action, Flow{0, 0, EngineXDP, action}), "*packet.Action has 116 bytes, the XDP program wants 56"},
+		{s.PutFlow(&packet.Key{}, Flow{0, 0, EngineXDP, &packet.Key{}}), "*packet.Key has 56 bytes, the XDP program wants 116"},
 		{s.PutFlow(&packet.Key{}, Flow{0, 0, 7, action}), "no engine 7"},
-		{s.DeleteFlow(action), "wants 52"},
+		{s.PutFlow(&packet.Key{}, Flow{0, 0, EngineAFXDP, action}), "generation 0"},
+		{s.PutFlow(packet.Key{}, Flow{0, 0, EngineXDP, action}), "packet.Key is no struct"},
+		{s.PutTunnel(0, [16]byte{1}, [16]byte{2}), "put tunnel: 0"},
+		{s.DeleteFlow(action), "wants 56"},
 		{s.PutPort(1, &bad), "slot 32: there are 32"},
 		{s.PutPort(1, action), "wants 16"},
-		{s.PutSocket(0, MaxQueues, 0), "32 ports and 16 receive queues"},
-		{s.PutSocket(MaxPorts, 0, 0), "slot 32, receive queue 0"},
+		{s.PutSocket(0, MaxQueues, 0, 64), "32 ports and 16 receive queues"},
+		{s.PutSocket(MaxPorts, 0, 0, 64), "slot 32, receive queue 0"},
 		{s.PutDevice(MaxPorts, 1), "output device 1 in slot 32"},
 	}
 	for _, tt := range tests {
@@ -187,25 +193,10 @@ func TestRefused(t *testing.T) {
 
 // The verifier of a machine that can't access unaligned words takes the program too.
 func TestStrictAlignment(t *testing.T) {
-	loadSet(t, 1)
-	spec, err := loadFastpath()
+	s := loadSet(t, 1)
+	strict, err := loadProgram(fastpath.license, fastpath.link(s.maps), unix.BPF_F_STRICT_ALIGNMENT)
 	must(t, err)
-	must(t, configure(spec, 1))
-	const strict = 1 // BPF_F_STRICT_ALIGNMENT
-	spec.Programs[fastpathProgFastpath].Flags |= strict
-	var obj fastpathObjects
-	must(t, spec.LoadAndAssign(&obj, nil))
-	must(t, obj.Close())
-}
-
-// The kernel's clock agrees with what we take HZ for.
-func TestHZ(t *testing.T) {
-	hz, err := measureHZ()
-	must(t, err)
-	t.Logf("HZ is %d", hz)
-	if !slices.Contains([]uint32{100, 128, 250, 300, 512, 1000, 1024}, hz) {
-		t.Errorf("HZ is %d", hz)
-	}
+	must(t, unix.Close(int(strict)))
 }
 
 func TestCapabilities(t *testing.T) {

@@ -11,8 +11,11 @@
 
 #define MAX_PORTS 32
 #define MAX_QUEUES 16 /* receive queues of a port */
+#define MAX_TUNNELS 16
+#define WAYS 8 /* flows of a bucket */
 
-#define MAX_L2 30
+#define MAX_BARE 30 /* Ethernet, two VLAN tags, PPPoE */
+#define MAX_L2 70   /* and a tunnel's outer header */
 #define MIN_FRAME 60
 
 enum reason {
@@ -32,31 +35,35 @@ enum reason {
 	STALE,
 	NO_OUTPUT,
 	NO_ROOM,
+	SHED,
 	NUM_REASONS,
 };
 
-enum engine { ENGINE_XDP = 1, ENGINE_AFXDP = 2 };
-
 struct key {
-	__u8 src[16], dst[16];
 	__u8 sport[2], dport[2];
 	__u8 tags[2][2];
 	__u8 session[2];
 	__u8 peer[6];
 	__u16 port;
+	__u16 tunnel;
 	__u8 proto;
 	__u8 family;
+	__u8 pad[2];
+	__u8 src[16], dst[16];
 };
+
+/* What is in front of a packet that leaves, behind Ethernet and VLANs. */
+enum encap { ENCAP_PPPOE = 1, ENCAP_TUNNEL = 2 };
 
 struct action {
 	__u16 out;
 	__u16 mtu;
 	__u16 l3diff, l4diff; /* in wire order, as the checksums they are added to */
 	__u8 l2len;
-	__u8 pppoe;
-	__u8 l2[MAX_L2];
+	__u8 encap;
 	__u8 sport[2], dport[2];
 	__u8 src[16], dst[16];
+	__u8 l2[MAX_L2];
 };
 
 struct layout {
@@ -79,12 +86,39 @@ struct port {
 	__u8 pad[2];
 };
 
-/* A flow. The key stands here again: see find(). */
+/*
+ * A flow. The key stands here again: see find(). IPv4 behind plain Ethernet needs the
+ * first two cache lines.
+ */
 struct flow {
 	struct key key;
-	__u32 index, gen; /* for the worker, untouched */
-	__u32 engine;
+	__u32 index, gen; /* for the worker, untouched; gen 0: engine xdp */
+	__u32 counter;	  /* in counts */
 	struct action action;
+	__u8 pad[8];
+};
+
+/* A bucket of the flow index: a cache line. */
+struct bucket {
+	struct {
+		__u32 tag;  /* of the key's hash; 0: none */
+		__u32 flow; /* index in flows + 1; 0: none */
+	} way[WAYS];
+};
+
+struct count {
+	__u64 packets, bytes;
+};
+
+/* What a port's packets became; bytes of those that were forwarded or steered. */
+struct port_count {
+	__u64 packets[NUM_REASONS];
+	__u64 bytes;
+	__u64 pad[6]; /* no cache line belongs to two CPUs */
+};
+
+struct endpoints {
+	__u8 remote[16], local[16];
 };
 
 /*
@@ -95,20 +129,27 @@ struct queue {
 	__u32 given;	/* packets handed to the socket */
 	__u32 seen;	/* taken, when it last moved */
 	__u32 since;	/* jiffies: when it last moved, or when there was nothing to answer */
-	__u8 pad1[52];
+	__u32 ring;	/* slots of the socket's receive ring; the daemon's */
+	__u8 pad1[48];
 	__u32 taken;
 	__u8 pad2[60];
 };
 
-/* When this CPU saw the daemon's tick move. */
-struct tick {
-	__u32 seen;
-	__u32 since; /* jiffies */
+/* The daemon's page: what it writes and the program reads at every packet. */
+struct control {
+	__u32 tick;	   /* counted up each second while there are flows */
+	__u32 seen, since; /* the program's: tick, and the jiffies when it last moved */
+	__u32 pad;
+	struct {
+		__u32 ifindex; /* 0: none */
+		struct port port;
+	} ports[MAX_PORTS]; /* by slot */
 };
 
-_Static_assert(sizeof(struct key) == 52, "packet.Key");
-_Static_assert(sizeof(struct action) == 76, "packet.Action");
+_Static_assert(sizeof(struct key) == 56, "packet.Key");
+_Static_assert(sizeof(struct action) == 116, "packet.Action");
 _Static_assert(sizeof(struct meta) == 16, "packet.MetaLen");
 _Static_assert(sizeof(struct port) == 16, "packet.Port");
-_Static_assert(sizeof(struct flow) == 140, "PutFlow");
+_Static_assert(sizeof(struct flow) == 192, "PutFlow");
+_Static_assert(sizeof(struct port_count) == 192, "Counters");
 _Static_assert(sizeof(struct queue) == 128 && __builtin_offsetof(struct queue, taken) == 64, "Queue");

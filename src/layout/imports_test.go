@@ -3,6 +3,7 @@
 package layout
 
 import (
+	"bytes"
 	"go/parser"
 	"go/token"
 	"os"
@@ -15,7 +16,8 @@ import (
 
 const (
 	module = "fastpath/"
-	xdp    = "github.com/asavie/xdp" // the independent peer of tests and bench
+	xdp    = "github.com/asavie/xdp"  // the independent peer of tests and bench
+	ebpf   = "github.com/cilium/ebpf" // 2 MB of a binary: makes and tests src/bpf
 )
 
 // rooms are the packages of the router's binary and what each may import of
@@ -46,11 +48,11 @@ var foreign = []string{
 	"github.com/vishvananda/netlink",
 	"github.com/google/nftables",
 	"github.com/coreos/go-systemd/v22",
-	"github.com/cilium/ebpf",
 	"github.com/safchain/ethtool",
 	"github.com/ti-mo/conntrack",
 	"golang.org/x/sys",
 	xdp,
+	ebpf,
 }
 
 // below says whether an import path or file is prefix or lies under it.
@@ -62,12 +64,16 @@ func inTestRoom(p string) bool {
 	return slices.ContainsFunc(testRooms, func(room string) bool { return below(p, room) })
 }
 
-// wrongImport says why a file of directory dir may not import what, or "".
+// testOnly are the foreign packages that the router's binary may not have.
+var testOnly = []string{xdp, ebpf}
+
+// wrongImport says why a file of directory dir may not import what, or "". test:
+// the file is a test, or a program that makes files (//go:build ignore).
 func wrongImport(dir string, test bool, what string) string {
 	own, ours := strings.CutPrefix(what, module)
-	testOnly := test || inTestRoom(dir)
+	test = test || inTestRoom(dir)
 	switch {
-	case ours && testOnly:
+	case ours && test:
 		return ""
 	case ours && inTestRoom(own):
 		return "is for tests only"
@@ -77,7 +83,7 @@ func wrongImport(dir string, test bool, what string) string {
 		}
 	case ours:
 		return "is the router's; only src/ may import it"
-	case below(what, xdp) && !testOnly:
+	case !test && slices.ContainsFunc(testOnly, func(m string) bool { return below(what, m) }):
 		return "is for tests and bench only"
 	case strings.Contains(strings.Split(what, "/")[0], "."):
 		if !slices.ContainsFunc(foreign, func(m string) bool { return below(what, m) }) {
@@ -101,12 +107,13 @@ func TestImports(t *testing.T) {
 			t.Error(err)
 			return
 		}
+		test := strings.HasSuffix(file, "_test.go") || bytes.Contains(text, []byte("\n//go:build ignore\n"))
 		for _, spec := range f.Imports {
 			what, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			if why := wrongImport(dir, strings.HasSuffix(file, "_test.go"), what); why != "" {
+			if why := wrongImport(dir, test, what); why != "" {
 				t.Errorf("%s: %s %s", file, what, why)
 			}
 		}
@@ -132,6 +139,10 @@ func TestImportTable(t *testing.T) {
 		{"src/itest/demo", false, "fastpath/src/testkit/vm", true},
 		{"src/xsk", false, xdp, false},
 		{"src/xsk", true, xdp, true},
+		{"src/bpf", false, ebpf, false},
+		{"src/bpf", false, ebpf + "/link", false},
+		{"src/bpf", true, ebpf + "/asm", true},
+		{"src/itest/bench", false, ebpf, true},
 		{"src/kernel", false, "github.com/google/nftables/expr", true},
 		{"src/kernel", false, "github.com/google/nftablesx", false},
 		{"src/kernel", true, "github.com/google/go-cmp/cmp", false},

@@ -5,7 +5,6 @@
 package rooms
 
 import (
-	"path/filepath"
 	"testing"
 
 	"fastpath/src/testkit/vm"
@@ -26,18 +25,10 @@ func TestKernel(t *testing.T) {
 }
 
 // The XDP program loads on each kernel and does there what it does here; fewer
-// frames, because the CPU is emulated. Its objects are rebuilt on the host.
+// frames, because the CPU is emulated. It is compiled again on the host only.
 func TestBPF(t *testing.T) {
-	root, err := vm.RepoRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for _, object := range []string{"fastpath_bpfel.o", "fastpath_bpfeb.o"} {
-		files["/job/"+object] = filepath.Join(root, "src/bpf", object)
-	}
 	vm.EachKernel(t, func(t *testing.T, k vm.Kernel) {
-		cfg := vm.Config{Kernel: k, Programs: programs(), Files: files}
+		cfg := vm.Config{Kernel: k, Programs: programs()}
 		vm.GoTest(t, cfg, "./src/bpf", ".", "-test.skip=^TestObjects$", "-cases=4000")
 	})
 }
