@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"time"
@@ -43,6 +44,15 @@ type Kernel interface {
 	// Connections are the same without In, Out and Encap, which cost a route
 	// lookup for each address: it's for the samples.
 	Connections() ([]state.Flow, error)
+	// Flush sends the engines' flows that match back to the slow path, to be
+	// judged again, and tells how many there were. A flowtable's stay.
+	Flush(match func(state.Flow) bool) (int, error)
+	// Why is the engines' word on a connection whose ct mark hands it to them:
+	// "" they carry it, else why not. They may not know it (yet).
+	Why(proto string, src, dst netip.AddrPort) (reason string, known bool)
+	// Connection is conntrack's entry for a tuple, whichever of its directions
+	// is asked for; the error is state.ErrNoConnection when there is none.
+	Connection(proto string, src, dst netip.AddrPort) (state.Connection, error)
 	Cleanup() error // takes away everything of ours and restores the ports
 }
 
@@ -74,7 +84,8 @@ type Agent struct {
 	inForce status.Config
 	good    bool // conf was read without an error
 
-	release string // uname -r
+	seen    state.Observed // by the last look
+	table   *state.Table   // ours, as the last look left it
 	report  state.Report
 	last    status.Look
 	plan    status.Plan
@@ -83,14 +94,16 @@ type Agent struct {
 	fails   int    // looks in a row with a problem
 	carried *carried
 	check   check
+	stat    string // the file /proc/stat
 	meter   status.Meter
 	said    string // the last STATUS=
 }
 
-// carried is our flowtable as the last look left it; nil: there is none.
+// carried is what forwards for us as the last look left it; nil: nothing does.
 type carried struct {
 	number  uint32
-	devices []string
+	devices []string // of the flowtable; none: there is no flowtable
+	engines []string // ports that have one, or are about to
 	checks  []string
 	exact   bool // see evidence.exact
 }
@@ -104,6 +117,7 @@ func New(o Options) *Agent {
 		reloads:  make(chan struct{}, 1),
 		requests: make(chan func()),
 		stopped:  make(chan struct{}),
+		stat:     "/proc/stat",
 	}
 }
 

@@ -19,7 +19,9 @@ import (
 //	         samples, by conntrack; one for each skb
 //	slow     established packets at chain forward; flows - slow is the least
 //	         that was accelerated (accel), since not all slow ones were theirs
-//	rx       packets received by the ports, by their drivers
+//	rx       packets that the kernel got from the ports: received by their
+//	         drivers, or on a port with an engine what the engine passed on, as
+//	         the others never reach any hook
 //	ingress  packets that the chains saw; one for each skb
 //
 // With a the accelerated and o all other skbs, a true early_ingress gives
@@ -115,7 +117,7 @@ func (c *check) add(d status.Delta, flows int, t *carried) bool {
 	c.seen.flows += d.Known.Packets
 	c.seen.slow += d.Slow.Packets
 	for _, port := range t.checks {
-		c.seen.rx += d.Ports[port].RxPackets
+		c.seen.rx += d.Kernel(port)
 		c.seen.ingress += d.Ports[port].Ingress
 	}
 	c.seen.carried = c.seen.carried || flows > 0
@@ -139,7 +141,7 @@ func exact(o state.Observed, want state.State) bool {
 			if w, ok := want.Features[name]; ok {
 				off = w
 			}
-			if l.Name == name && (l.XDP != 0 || off != state.Offloads{}) {
+			if l.Name == name && (l.XDP != 0 || off.Merges()) {
 				return false
 			}
 		}

@@ -161,7 +161,7 @@ func (k *fake) run(m mix, d time.Duration) {
 			ports[name] = p
 		}
 		k.counters.Ports = ports
-		flows := []state.Flow{{Proto: "tcp", Counted: e.counted, Orig: state.Tuple{Src: "192.168.1.2", SrcPort: 1000}}}
+		flows := []state.Flow{{Engine: state.EngineFlowtable, Proto: "tcp", Counted: e.counted, Orig: state.Tuple{Src: "192.168.1.2", SrcPort: 1000}}}
 		if len(k.flows) > 0 {
 			flows[0].Orig.Packets = k.flows[0].Orig.Packets
 		}

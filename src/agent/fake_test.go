@@ -3,11 +3,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,6 +39,9 @@ type fake struct {
 	o        state.Observed
 	counters state.Counters
 	flows    []state.Flow
+	conns    []state.Connection
+	why      map[string]string // the engines' word, by the originator's address
+	refuse   map[string]string // engines that ports refuse, with the reason
 	events   chan struct{}
 
 	calls   map[string]int   // by name
@@ -58,8 +63,11 @@ func newFake() *fake {
 		o: state.Observed{
 			Release: "6.12.0-fake",
 			Links:   []state.Link{link(2, "eth0"), link(3, "eth1")},
+			Marks:   state.Ability{OK: true},
 			Hooks:   state.Hooks{Ingress: state.Ability{OK: true}, Early: state.Ability{Reason: "the kernel doesn't have it"}},
 			Saved:   map[string]state.Offloads{},
+			Engines: map[string]state.Engine{},
+			Refused: map[string]state.Refusal{},
 		},
 		events: make(chan struct{}, 1),
 		calls:  map[string]int{},
@@ -105,7 +113,7 @@ func (k *fake) Observe(q state.Query) (state.Observed, error) {
 	}
 	o := k.o
 	o.Links, o.Checks = slices.Clone(o.Links), slices.Clone(o.Checks)
-	o.Saved = maps.Clone(o.Saved)
+	o.Saved, o.Engines, o.Refused = maps.Clone(o.Saved), maps.Clone(o.Engines), maps.Clone(o.Refused)
 	if o.Table != nil {
 		t := *o.Table
 		t.Flowtable.Devices = slices.Clone(t.Flowtable.Devices)
@@ -129,13 +137,40 @@ func (k *fake) Counters() (state.Counters, error) {
 func (k *fake) Flows() ([]state.Flow, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.flows, k.call("Flows")
+	return slices.Clone(k.flows), k.call("Flows")
 }
 
 func (k *fake) Connections() ([]state.Flow, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.flows, k.call("Connections")
+	ours := slices.DeleteFunc(slices.Clone(k.flows), func(f state.Flow) bool { return f.Engine != state.EngineFlowtable })
+	return ours, k.call("Connections")
+}
+
+func (k *fake) Flush(match func(state.Flow) bool) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := len(k.flows)
+	k.flows = slices.DeleteFunc(k.flows, func(f state.Flow) bool { return f.Engine != state.EngineFlowtable && match(f) })
+	return before - len(k.flows), k.call("Flush")
+}
+
+func (k *fake) Why(proto string, src, dst netip.AddrPort) (string, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	reason, known := k.why[src.Addr().String()]
+	return reason, known
+}
+
+func (k *fake) Connection(proto string, src, dst netip.AddrPort) (state.Connection, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.conns {
+		if c.Proto == proto && (c.Orig.Src == src.Addr().String() || c.Orig.Src == dst.Addr().String()) {
+			return c, k.call("Connection")
+		}
+	}
+	return state.Connection{}, cmp.Or(k.call("Connection"), state.ErrNoConnection)
 }
 
 func (k *fake) Cleanup() error {
@@ -225,6 +260,10 @@ func (k *fake) change(s state.Step) error {
 			l.Feature.GRO.On = s.Saved.GRO
 		}
 		delete(k.o.Saved, s.Port)
+	case state.StartEngine:
+		k.startEngine(s)
+	case state.StopEngine:
+		delete(k.o.Engines, s.Port)
 	default:
 		return fmt.Errorf("the fake doesn't know %T", s)
 	}
@@ -320,3 +359,11 @@ func (r *rig) flows() (flows []state.Flow, err error) {
 }
 
 func (r *rig) installed() bool { return r.k.o.Table != nil && len(r.k.o.Table.Flowtable.Devices) == 2 }
+
+func (k *fake) startEngine(s state.StartEngine) {
+	if why, no := k.refuse[s.Port]; no {
+		k.o.Refused[s.Port] = state.Refusal{Want: s.Want, Reason: why}
+	} else {
+		k.o.Engines[s.Port] = s.Want
+	}
+}

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,9 @@ func backoff(fails int) time.Duration {
 	return min(time.Second<<min(fails-1, 6), maxBackoff)
 }
 
-// lookOnce asks for another look when a device vanished between look and apply.
+// lookOnce asks for another look when a device vanished between look and
+// apply, and when an engine was started or stopped: whether the port took it,
+// or why not, shows only then.
 func (a *Agent) lookOnce() (problems []string, again bool, err error) {
 	query := state.Query{HookNumber: a.conf.Main.HookNumber}
 	o, err := a.Kernel.Observe(query)
@@ -70,7 +73,7 @@ func (a *Agent) lookOnce() (problems []string, again bool, err error) {
 	if err != nil {
 		return []string{err.Error()}, a.Vanished(err), err
 	}
-	a.release = o.Release
+	a.seen = o
 	a.check.use(query.HookNumber)
 	o.Hooks = a.check.result.Override(o.Hooks)
 	want, report := plan.Desired(a.conf, o)
@@ -83,16 +86,18 @@ func (a *Agent) lookOnce() (problems []string, again bool, err error) {
 	done := a.apply(steps)
 	if len(steps) > 0 {
 		a.plan = status.Plan{Time: time.Now(), Steps: done.steps}
+		a.last.Steps += uint64(len(done.steps))
+		a.last.FailedSteps += done.failed
 	}
 	problems = done.problems
 	if a.undone = a.comesBack(steps, done); a.undone {
 		problems = append(problems, "done before, but found undone: "+a.done)
 	}
 	a.carry(want, o, done)
-	if done.tableChanged {
+	if done.changed {
 		a.rebase()
 	}
-	return problems, done.vanished, nil
+	return problems, done.vanished || done.engines && !a.undone, nil
 }
 
 // comesBack notices steps that were done in the look before and are wanted
@@ -113,25 +118,29 @@ func (a *Agent) comesBack(steps []state.Step, done applied) bool {
 
 // applied is what came of a plan's steps.
 type applied struct {
-	steps          []status.Step
-	problems       []string
-	vanished       bool
-	tableFailed    bool // or left out
-	offloadsFailed bool
-	tableChanged   bool // or a counting chain
+	steps       []status.Step
+	problems    []string
+	vanished    bool
+	failed      uint64          // steps, those left out too
+	tableFailed bool            // or left out
+	wrong       map[string]bool // ports whose offloads weren't set
+	stuck       map[string]bool // ports whose engine wasn't stopped
+	changed     bool            // what counts: the table, a counting chain or an engine
+	engines     bool            // one was started or stopped
 }
 
 // apply does the steps in order, each with one more try. An error doesn't
 // keep the others from being done, as far as plan.Diff's order doesn't demand
 // it: see waits.
 func (a *Agent) apply(steps []state.Step) applied {
-	var done applied
+	done := applied{wrong: map[string]bool{}, stuck: map[string]bool{}}
 	for _, s := range steps {
 		if done.waits(s) {
 			done.steps = append(done.steps, status.Step{Text: s.String(), Error: "left out after the error before"})
-			done.tableFailed = done.tableFailed || isTable(s)
+			done.fail(s)
 			continue
 		}
+		a.feed()
 		err := a.Kernel.Apply(s)
 		if err != nil && !a.Vanished(err) {
 			err = a.Kernel.Apply(s)
@@ -145,17 +154,30 @@ func (a *Agent) apply(steps []state.Step) applied {
 }
 
 // waits tells whether s relies on a step that failed. Table steps build on
-// each other, and on the offloads set before them: an early_ingress flowtable
-// must not get packets that GRO joined. Offloads that are given back or set
-// after the table rely on that it has left the hook.
+// each other, and an early_ingress flowtable on its ports' offloads: it must
+// not get packets that GRO joined. Offloads that are given back or set after
+// the table rely on that it has left the hook. An engine relies on its port's
+// offloads, since it would misread frames whose tag the NIC took off, and they
+// stay while it can't be stopped. Nothing else waits for an engine.
 func (d *applied) waits(s state.Step) bool {
-	switch {
-	case isTable(s):
-		return d.tableFailed || d.offloadsFailed
-	case isOffloads(s):
-		return d.tableFailed
+	switch s := s.(type) {
+	case state.StartEngine:
+		return d.wrong[s.Port] || d.stuck[s.Port]
+	case state.SetOffloads:
+		return d.tableFailed || d.stuck[s.Port]
+	case state.RestoreOffloads:
+		return d.tableFailed || d.stuck[s.Port]
+	case state.ReplaceTable:
+		return d.tableFailed || d.joins(s.Table.Flowtable, s.Table.Flowtable.Devices)
+	case state.AddDevices:
+		return d.tableFailed || d.joins(s.Flowtable, s.Devices)
 	}
-	return false
+	return isTable(s) && d.tableFailed
+}
+
+// joins: one of the devices may hand joined packets to an early flowtable.
+func (d *applied) joins(f state.Flowtable, devices []string) bool {
+	return f.Number != state.NumberIngress && slices.ContainsFunc(devices, func(port string) bool { return d.wrong[port] })
 }
 
 func (d *applied) record(s state.Step, err error, vanished bool) {
@@ -164,12 +186,26 @@ func (d *applied) record(s state.Step, err error, vanished bool) {
 		step.Error = err.Error()
 		d.problems = append(d.problems, step.Error) // it names the step
 		d.vanished = d.vanished || vanished
-		d.tableFailed = d.tableFailed || isTable(s)
-		d.offloadsFailed = d.offloadsFailed || isOffloads(s)
+		d.fail(s)
 	} else {
-		d.tableChanged = d.tableChanged || isTable(s) || isCheck(s)
+		d.engines = d.engines || isEngine(s)
+		d.changed = d.changed || isTable(s) || isCheck(s) || isEngine(s)
 	}
 	d.steps = append(d.steps, step)
+}
+
+// fail remembers what later steps may rely on.
+func (d *applied) fail(s state.Step) {
+	d.failed++
+	d.tableFailed = d.tableFailed || isTable(s)
+	switch s := s.(type) {
+	case state.SetOffloads:
+		d.wrong[s.Port] = true
+	case state.RestoreOffloads:
+		d.wrong[s.Port] = true
+	case state.StopEngine:
+		d.stuck[s.Port] = true
+	}
 }
 
 func isTable(s state.Step) bool {
@@ -188,9 +224,9 @@ func isCheck(s state.Step) bool {
 	return false
 }
 
-func isOffloads(s state.Step) bool {
+func isEngine(s state.Step) bool {
 	switch s.(type) {
-	case state.SetOffloads, state.RestoreOffloads:
+	case state.StartEngine, state.StopEngine:
 		return true
 	}
 	return false
@@ -198,19 +234,20 @@ func isOffloads(s state.Step) bool {
 
 // carry remembers what the kernel should have now, for the samples.
 func (a *Agent) carry(want state.State, o state.Observed, done applied) {
-	table := want.Table
+	a.table = want.Table
 	if done.tableFailed {
-		table = o.Table
+		a.table = o.Table
 	}
-	a.carried = nil
-	if table == nil || len(table.Flowtable.Devices) == 0 {
-		a.due.sample = time.Time{}
+	now := carried{engines: slices.Sorted(maps.Keys(want.Engines))}
+	if a.table != nil && len(a.table.Flowtable.Devices) > 0 {
+		now.number, now.devices = a.table.Flowtable.Number, a.table.Flowtable.Devices
+		now.checks, now.exact = want.Checks, exact(o, want)
+	}
+	if len(now.devices)+len(now.engines) == 0 {
+		a.carried, a.due.sample = nil, time.Time{}
 		return
 	}
-	a.carried = &carried{
-		number: table.Flowtable.Number, devices: table.Flowtable.Devices,
-		checks: want.Checks, exact: exact(o, want),
-	}
+	a.carried = &now
 	if a.due.sample.IsZero() {
 		a.due.sample = time.Now()
 	}

@@ -44,8 +44,9 @@ func (d *deadlines) next() time.Time {
 
 func isDue(t, now time.Time) bool { return !t.IsZero() && !now.Before(t) }
 
-// loop turns until ctx ends. The watchdog is fed from here and nowhere else:
-// a loop that hangs in a kernel call starves it.
+// loop turns until ctx ends. The watchdog is fed from here and between the steps
+// of a look, some of which take seconds, and nowhere else: a loop that hangs in a
+// kernel call starves it.
 func (a *Agent) loop(ctx context.Context) {
 	if a.Watchdog > 0 {
 		a.due.watchdog = time.Now()
@@ -94,11 +95,8 @@ func (a *Agent) soon(now time.Time) {
 
 // work does what is due.
 func (a *Agent) work(ctx context.Context) {
+	a.feed()
 	now := time.Now()
-	if isDue(a.due.watchdog, now) {
-		a.SdNotify(daemon.SdNotifyWatchdog)
-		a.due.watchdog = now.Add(a.Watchdog / 2)
-	}
 	if isDue(a.due.look, now) || isDue(a.due.settled, now) {
 		if a.events == nil {
 			a.watch(ctx) // it logs its error; the next look tries again
@@ -111,6 +109,14 @@ func (a *Agent) work(ctx context.Context) {
 			a.Log.Warn("counters", "error", err)
 		}
 		a.publish()
+	}
+}
+
+// feed tells the service manager that the loop goes on.
+func (a *Agent) feed() {
+	if now := time.Now(); isDue(a.due.watchdog, now) {
+		a.SdNotify(daemon.SdNotifyWatchdog)
+		a.due.watchdog = now.Add(a.Watchdog / 2)
 	}
 }
 

@@ -119,6 +119,36 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
+// A look whose steps take seconds each, as where other programs hold a port's
+// queues, is no loop that hangs.
+func TestWatchdogWhileStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newFake()
+		begin, last, most := time.Now(), time.Now(), time.Duration(0)
+		r := start(t, k, enabled, func(o *Options) {
+			o.Watchdog = 30 * time.Second
+			o.SdNotify = func(s string) {
+				if s == "WATCHDOG=1" {
+					most, last = max(most, time.Since(last)), time.Now()
+				}
+			}
+		})
+		r.pass(time.Second)
+		k.before = func(state.Step) {
+			k.mu.Unlock()
+			time.Sleep(14 * time.Second)
+			k.mu.Lock()
+		}
+		k.o.Table, k.o.Checks = nil, []string{"eth7", "eth8", "eth9"} // four steps
+		k.event()
+		r.pass(5 * time.Minute)
+		if most = max(most, time.Since(last)); most >= 30*time.Second || last.Equal(begin) {
+			t.Errorf("no sign of life for %v", most)
+		}
+		r.stop()
+	})
+}
+
 func TestNoWatchdogUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newFake(), enabled)
@@ -204,7 +234,7 @@ func TestWatchEnds(t *testing.T) {
 func TestFlowsOfOthersAreNotOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFake()
-		k.flows = []state.Flow{{Proto: "tcp"}}
+		k.flows = []state.Flow{{Engine: state.EngineFlowtable, Proto: "tcp"}}
 		r := start(t, k, enabled)
 		if flows, err := r.flows(); err != nil || len(flows) != 1 {
 			t.Errorf("ours: %v, %v", flows, err)
@@ -226,7 +256,11 @@ func TestFlowsOfOthersAreNotOurs(t *testing.T) {
 
 func TestStepsThatRelyOnOthers(t *testing.T) {
 	table := state.ReplaceTable{Table: state.Table{}}
+	early := state.ReplaceTable{Table: state.Table{Flowtable: state.Flowtable{Number: 2, Devices: []string{"a"}}}}
+	more := state.AddDevices{Flowtable: early.Table.Flowtable, Devices: []string{"b"}}
 	set := func(p string) state.Step { return state.SetOffloads{Port: p} }
+	begin := func(p string) state.Step { return state.StartEngine{Port: p} }
+	end := state.StopEngine{Port: "a"}
 	for _, tt := range []struct {
 		name  string
 		steps []state.Step
@@ -234,10 +268,16 @@ func TestStepsThatRelyOnOthers(t *testing.T) {
 		done  []int
 	}{
 		{"a chain is alone", []state.Step{state.AddCheck{Device: "a"}, table, set("a")}, "AddCheck", []int{1, 2}},
-		{"no table with GRO on", []state.Step{set("a"), state.AddCheck{Device: "a"}, table}, "SetOffloads", []int{1}},
+		{"no early table with GRO on", []state.Step{set("a"), state.AddCheck{Device: "a"}, early}, "SetOffloads", []int{1}},
+		{"no early device with GRO on", []state.Step{set("b"), more, state.ReplaceRules{}}, "SetOffloads", nil},
+		{"a table that doesn't rely on it", []state.Step{set("a"), table, more}, "SetOffloads", []int{1, 2}},
 		{"no GRO before the table has left", []state.Step{table, state.RestoreOffloads{Port: "a"}}, "ReplaceTable", nil},
 		{"ports are alone", []state.Step{table, set("a"), state.RestoreOffloads{Port: "b"}}, "SetOffloads", []int{0, 2}},
 		{"table steps build on each other", []state.Step{state.RemoveDevices{Devices: []string{"a"}}, state.ReplaceRules{}, state.RemoveCheck{Device: "a"}}, "RemoveDevices", []int{2}},
+		{"nothing waits for an engine", []state.Step{begin("a"), table, set("a")}, "StartEngine", []int{1, 2}},
+		{"no engine without its offloads", []state.Step{set("a"), end, begin("a"), begin("b")}, "SetOffloads", []int{1, 3}},
+		{"no offloads below an engine that stays", []state.Step{end, table, state.RestoreOffloads{Port: "a"}, state.RestoreOffloads{Port: "b"}}, "StopEngine", []int{1, 3}},
+		{"no second engine on a port", []state.Step{end, begin("a"), begin("b")}, "StopEngine", []int{2}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := newFake()

@@ -48,17 +48,19 @@ func problems(err error) []string {
 	return lines
 }
 
-// document is the present state of things. Its lists are never nil: in JSON
-// that is [] and not null.
+// document is the present state of things. Its lists and maps are never nil:
+// in JSON that is [] or {} and not null.
 func (a *Agent) document() status.Document {
 	doc := status.Document{
 		Version: a.Version,
 		PID:     os.Getpid(),
 		Since:   a.since,
-		Kernel:  a.release,
+		Kernel:  a.seen.Release,
 		Report:  a.report,
 		Early:   a.check.result,
 		Traffic: a.meter.Traffic(),
+		Engines: filled(a.seen.Engines),
+		Refused: filled(a.seen.Refused),
 		Look:    a.last,
 		Plan:    a.plan,
 		Config:  a.inForce,
@@ -66,6 +68,10 @@ func (a *Agent) document() status.Document {
 	doc.Report.Ports, doc.Report.Notices = list(doc.Report.Ports), list(doc.Report.Notices)
 	doc.Look.Problems, doc.Plan.Steps = list(doc.Look.Problems), list(doc.Plan.Steps)
 	doc.Config.Problems = list(doc.Config.Problems)
+	doc.Recommendations = []string{}
+	if line := status.Recommend(doc.Report, doc.Traffic, a.seen.Links, a.seen.Refused); line != "" {
+		doc.Recommendations = append(doc.Recommendations, line)
+	}
 	return doc
 }
 
@@ -74,6 +80,13 @@ func list[T any](s []T) []T {
 		return []T{}
 	}
 	return s
+}
+
+func filled[T any](m map[string]T) map[string]T {
+	if m == nil {
+		return map[string]T{}
+	}
+	return m
 }
 
 // say tells the service manager a state together with the one line of status.

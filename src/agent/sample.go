@@ -4,6 +4,8 @@ package agent
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"time"
 
 	"fastpath/src/state"
@@ -47,8 +49,8 @@ func (a *Agent) sample() error {
 	return nil
 }
 
-// rebase begins a new count after our tables were changed: counters in the
-// kernel began anew, and what was counted before proves nothing about now.
+// rebase begins a new count after our tables or engines were changed: their
+// counters began anew, and what was counted before proves nothing about now.
 func (a *Agent) rebase() {
 	a.check.restart()
 	if a.carried == nil {
@@ -61,74 +63,28 @@ func (a *Agent) rebase() {
 }
 
 func (a *Agent) measure() (status.Delta, error) {
-	flows, err := a.Kernel.Connections()
-	if err != nil {
-		return status.Delta{}, fmt.Errorf("list flows: %w", err)
+	var flows []state.Flow
+	var err error
+	if len(a.carried.devices) > 0 { // else the flows in a flowtable are another's
+		if flows, err = a.Kernel.Connections(); err != nil {
+			return status.Delta{}, fmt.Errorf("list flows: %w", err)
+		}
 	}
 	counters, err := a.Kernel.Counters()
 	if err != nil {
 		return status.Delta{}, fmt.Errorf("read counters: %w", err)
 	}
-	// Only the flowtable's own devices: a frame that passes a VLAN or a bridge
-	// is counted by these too.
+	// Only the flowtable's own devices and the engines' ports: a frame that
+	// passes a VLAN or a bridge is counted by these too.
 	ports := map[string]state.PortCounters{}
-	for _, name := range a.carried.devices {
+	for _, name := range slices.Concat(a.carried.devices, a.carried.engines) {
 		if p, ok := counters.Ports[name]; ok {
 			ports[name] = p
 		}
 	}
 	counters.Ports = ports
+	if stat, err := os.ReadFile(a.stat); err == nil { // without it nothing is recommended
+		a.meter.AddStat(stat)
+	}
 	return a.meter.Add(time.Now(), counters, flows), nil
 }
-
-// do runs f in the loop.
-func (a *Agent) do(f func()) error {
-	done := make(chan struct{})
-	run := func() {
-		defer close(done)
-		f()
-	}
-	select {
-	case a.requests <- run:
-		<-done
-		return nil
-	case <-a.stopped:
-		return errStopping
-	}
-}
-
-// Status answers the control socket.
-func (a *Agent) Status() (doc status.Document, err error) {
-	err = a.do(func() {
-		if time.Since(a.meter.Last()) > sampleFresh {
-			if err := a.sample(); err != nil {
-				a.Log.Warn("counters", "error", err)
-			}
-		}
-		doc = a.document()
-	})
-	return doc, err
-}
-
-// Flows answers the control socket. Flows of others' flowtables are not ours
-// to list.
-func (a *Agent) Flows() (flows []state.Flow, err error) {
-	stopping := a.do(func() {
-		if a.carried != nil {
-			flows, err = a.Kernel.Flows()
-		}
-	})
-	if stopping != nil {
-		return nil, stopping
-	}
-	return flows, err
-}
-
-// Notify answers the control socket: it says why to look, and the look finds
-// out what is new.
-func (a *Agent) Notify(kind string, values map[string]string) {
-	a.Log.Debug("notify", "kind", kind, "values", values)
-	a.Look()
-}
-
-var _ status.Handler = (*Agent)(nil)

@@ -24,15 +24,24 @@ type Document struct {
 	Report  state.Report `json:"report"`
 	Early   EarlyCheck   `json:"early_ingress_check"`
 	Traffic Traffic      `json:"traffic"`
-	Look    Look         `json:"last_look"`
-	Plan    Plan         `json:"last_plan"`
-	Config  Config       `json:"configuration"`
+	// Engines are those that run, Refused why ports haven't got the one that
+	// was wanted. `fastpath plan` needs both: only the daemon knows them.
+	Engines map[string]state.Engine  `json:"engines"` // by port
+	Refused map[string]state.Refusal `json:"refused"` // by port
+	// Recommendations are changes to the configuration that would pay.
+	Recommendations []string `json:"recommendations"`
+	Look            Look     `json:"last_look"`
+	Plan            Plan     `json:"last_plan"`
+	Config          Config   `json:"configuration"`
 }
 
 // Look is the last look at the kernel.
 type Look struct {
 	Time  time.Time `json:"time"`
 	Count uint64    `json:"count"` // looks since the start
+	// Steps and FailedSteps since the start.
+	Steps       uint64 `json:"steps"`
+	FailedSteps uint64 `json:"failed_steps"`
 	// Problems are what went wrong in it; empty after a look that left
 	// nothing to do. RetrySeconds is then the wait before the next look.
 	Problems     []string `json:"problems"`

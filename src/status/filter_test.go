@@ -10,6 +10,7 @@ import (
 )
 
 var filterFlow = state.Flow{
+	Engine: state.EngineFlowtable,
 	Family: "ipv4", Proto: "tcp",
 	Orig:  state.Tuple{Src: "192.168.1.10", Dst: "203.0.113.5", SrcPort: 51000, DstPort: 443},
 	Reply: state.Tuple{Src: "203.0.113.5", Dst: "198.51.100.7", SrcPort: 443, DstPort: 40000},
@@ -42,6 +43,9 @@ func TestFilter(t *testing.T) {
 		{"2001:db8::/32", false},
 		{"::/0", false},
 		{"0.0.0.0/0", true},
+		{"engine flowtable", true},
+		{"engine xdp", false},
+		{"engine flowtable engine flowtable tcp", true},
 	} {
 		f, err := ParseFilter(strings.Fields(tt.words))
 		if err != nil {
@@ -54,17 +58,20 @@ func TestFilter(t *testing.T) {
 
 func TestFilterErrors(t *testing.T) {
 	for words, want := range map[string]string{
-		"port":             "needs a number",
-		"port http":        `"http" is not a number`,
-		"port 0":           "from 1 to 65535",
-		"port 65536":       "from 1 to 65535",
-		"tcp udp":          "either tcp or udp",
-		"ipv4 ipv6":        "either ipv4 or ipv6",
-		"sctp":             `"sctp" is not`,
-		"192.168.1.300":    "nor an address",
-		"192.168.1.0/33":   "nor an address",
-		"--json":           `"--json" is not`,
-		"10.0.0.1 port -1": `"-1" is not a number`,
+		"port":                    "needs a number",
+		"port http":               `"http" is not a number`,
+		"port 0":                  "from 1 to 65535",
+		"port 65536":              "from 1 to 65535",
+		"tcp udp":                 "either tcp or udp",
+		"ipv4 ipv6":               "either ipv4 or ipv6",
+		"sctp":                    `"sctp" is not`,
+		"192.168.1.300":           "nor an address",
+		"192.168.1.0/33":          "nor an address",
+		"--json":                  `"--json" is not`,
+		"engine":                  "needs one of xdp, afxdp, flowtable",
+		"engine none":             "needs one of",
+		"engine xdp engine afxdp": "one engine",
+		"10.0.0.1 port -1":        `"-1" is not a number`,
 	} {
 		_, err := ParseFilter(strings.Fields(words))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

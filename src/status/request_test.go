@@ -15,6 +15,11 @@ func TestParseRequest(t *testing.T) {
 		`{"request":"status"}`:                            {Request: AskStatus},
 		" {\"request\" : \"status\"} \r\n":                {Request: AskStatus},
 		`{"request":"flows","filter":["tcp","10.0.0.1"]}`: {Request: AskFlows, Filter: []string{"tcp", "10.0.0.1"}},
+		`{"request":"prometheus"}`:                        {Request: AskPrometheus},
+		`{"request":"flush"}`:                             {Request: AskFlush},
+		`{"request":"flush","filter":["engine","xdp"]}`:   {Request: AskFlush, Filter: []string{"engine", "xdp"}},
+		`{"request":"explain","tuple":["tcp","10.0.0.1:1","10.0.0.2:2"]}`: {Request: AskExplain,
+			Tuple: []string{"tcp", "10.0.0.1:1", "10.0.0.2:2"}},
 		`{"request":"notify","kind":"iface","values":{"ACTION":"ifup"}}`: {Request: AskNotify, Kind: "iface",
 			Values: map[string]string{"ACTION": "ifup"}},
 	} {
@@ -39,12 +44,16 @@ func TestParseRequestErrors(t *testing.T) {
 		`{"request":7}`:              "cannot unmarshal",
 		`{"request":"reboot"}`:       `unknown request "reboot"`,
 		`{"request":"status","x":1}`: "unknown field",
-		`{"` + strings.Repeat("long", 99) + `":1}`: "...",
-		`{"request":"status"}{}`:                   "something follows",
-		`{"request":"status"} x`:                   "something follows",
-		`{"request":"notify"}`:                     "without a kind",
-		`{"request":"flows","filter":["nine"]}`:    `"nine" is not`,
-		`{"request":"` + strings.Repeat("a", 999):  `ends too early`,
+		`{"` + strings.Repeat("long", 99) + `":1}`:                      "...",
+		`{"request":"status"}{}`:                                        "something follows",
+		`{"request":"status"} x`:                                        "something follows",
+		`{"request":"notify"}`:                                          "without a kind",
+		`{"request":"flows","filter":["nine"]}`:                         `"nine" is not`,
+		`{"request":"flush","filter":["nine"]}`:                         `"nine" is not`,
+		`{"request":"flush","filter":"tcp"}`:                            `cannot unmarshal`,
+		`{"request":"explain"}`:                                         `tcp or udp`,
+		`{"request":"explain","tuple":["tcp","10.0.0.1:1","10.0.0.2"]}`: `"10.0.0.2" is not`,
+		`{"request":"` + strings.Repeat("a", 999):                       `ends too early`,
 	} {
 		_, err := ParseRequest([]byte(line))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -55,7 +64,8 @@ func TestParseRequestErrors(t *testing.T) {
 
 func FuzzParseRequest(f *testing.F) {
 	for _, s := range []string{"", "{}", `{"request":"status"}`, `{"request":"flows","filter":["tcp","port","443","2001:db8::/32"]}`,
-		`{"request":"notify","kind":"iface","values":{"ACTION":"ifup"}}`, `{"request":"x\ny"}`, `{"request":"status"}{}`, "\x00\xff"} {
+		`{"request":"notify","kind":"iface","values":{"ACTION":"ifup"}}`, `{"request":"x\ny"}`, `{"request":"flush","filter":["engine","xdp"]}`,
+		`{"request":"explain","tuple":["udp","[2001:db8::1]:5000","[2001:db8::2]:443"]}`, `{"request":"status"}{}`, "\x00\xff"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {

@@ -32,6 +32,10 @@ const (
 type Handler interface {
 	Status() (Document, error)
 	Flows() ([]state.Flow, error)
+	Explain(t Tuple) (Explanation, error)
+	// Flush sends the engines' flows that match back to the slow path; with
+	// nil everything, the flowtable too.
+	Flush(match func(state.Flow) bool) (Flushed, error)
 	Notify(kind string, values map[string]string)
 }
 
@@ -53,7 +57,7 @@ func Listen(runDir string, h Handler, log *slog.Logger) (*Server, error) {
 	}
 	// The mode must be right from the first moment, hence not chmod.
 	old := syscall.Umask(0o177)
-	l, err := net.Listen("unix", path)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	syscall.Umask(old)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
@@ -126,30 +130,56 @@ func (s *Server) serve(conn net.Conn) {
 }
 
 func (s *Server) answer(conn net.Conn, r Request) {
+	var out Reply
+	var err error
 	switch r.Request {
 	case AskStatus:
-		d, err := s.handler.Status()
-		if err != nil {
-			reply(conn, Reply{Error: err.Error()})
+		var d Document
+		d, err = s.handler.Status()
+		out.Status = &d
+	case AskPrometheus:
+		var d Document
+		if d, err = s.handler.Status(); err == nil {
+			replyText(conn, d)
 			return
 		}
-		reply(conn, Reply{Status: &d})
 	case AskFlows:
-		filter, err := ParseFilter(r.Filter)
-		if err != nil {
-			reply(conn, Reply{Error: err.Error()})
+		if err = s.replyFlows(conn, r.Filter); err == nil {
 			return
 		}
-		flows, err := s.handler.Flows()
-		if err != nil {
-			reply(conn, Reply{Error: err.Error()})
-			return
-		}
-		replyFlows(conn, filter, flows)
+	case AskExplain:
+		out.Explanation, err = s.explain(r.Tuple)
+	case AskFlush:
+		out.Flushed, err = s.flush(r.Filter)
 	case AskNotify:
 		s.handler.Notify(r.Kind, r.Values)
-		reply(conn, Reply{})
 	}
+	if err != nil {
+		out = Reply{Error: err.Error()}
+	}
+	reply(conn, out)
+}
+
+func (s *Server) explain(words []string) (*Explanation, error) {
+	tuple, err := ParseTuple(words)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.handler.Explain(tuple)
+	return &e, err
+}
+
+func (s *Server) flush(words []string) (*Flushed, error) {
+	filter, err := ParseFilter(words)
+	if err != nil {
+		return nil, err
+	}
+	match := filter.Match
+	if len(words) == 0 {
+		match = nil
+	}
+	f, err := s.handler.Flush(match)
+	return &f, err
 }
 
 // reply writes one line. A client that is gone is not our problem.
@@ -158,9 +188,25 @@ func reply(conn net.Conn, r Reply) {
 	json.NewEncoder(conn).Encode(r)
 }
 
+// replyText writes the metrics.
+func replyText(conn net.Conn, d Document) {
+	conn.SetWriteDeadline(time.Now().Add(clientTime))
+	w := bufio.NewWriter(conn)
+	d.WritePrometheus(w)
+	w.Flush()
+}
+
 // replyFlows writes the list flow by flow: thousands of them as one piece
-// would be megabytes on a small router.
-func replyFlows(conn net.Conn, filter Filter, flows []state.Flow) {
+// would be megabytes on a small router. The handler's loop goes on meanwhile.
+func (s *Server) replyFlows(conn net.Conn, words []string) error {
+	filter, err := ParseFilter(words)
+	if err != nil {
+		return err
+	}
+	flows, err := s.handler.Flows()
+	if err != nil {
+		return err
+	}
 	w := bufio.NewWriter(conn)
 	w.WriteString(`{"flows":[`)
 	sep := ""
@@ -174,9 +220,12 @@ func replyFlows(conn net.Conn, filter Filter, flows []state.Flow) {
 		}
 		conn.SetWriteDeadline(time.Now().Add(clientTime))
 		w.WriteString(sep)
-		w.Write(text)
+		if _, err := w.Write(text); err != nil {
+			return nil // the client is gone
+		}
 		sep = ","
 	}
 	w.WriteString("]}\n")
 	w.Flush()
+	return nil
 }

@@ -37,7 +37,19 @@ func (h *handler) Status() (Document, error) {
 	}
 	return Document{Version: "1.2.3", PID: 42}, h.err
 }
-func (h *handler) Flows() ([]state.Flow, error)            { return h.flows, h.err }
+func (h *handler) Flows() ([]state.Flow, error) { return h.flows, h.err }
+func (h *handler) Explain(t Tuple) (Explanation, error) {
+	return Explanation{Path: PathSlow, Text: fmt.Sprint(t)}, h.err
+}
+func (h *handler) Flush(match func(state.Flow) bool) (Flushed, error) {
+	f := Flushed{Filtered: match != nil}
+	for _, flow := range h.flows {
+		if match == nil || match(flow) {
+			f.Engines++
+		}
+	}
+	return f, h.err
+}
 func (h *handler) Notify(kind string, _ map[string]string) { h.notified.Add(1) }
 
 func serve(t *testing.T, h *handler) (runDir string) {
@@ -92,6 +104,22 @@ func TestServer(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(flows, h.flows[:1]) {
 		t.Errorf("filtered flows: %+v, %v", flows, err)
 	}
+	e, err := AskExplanation(dir, []string{"tcp", "192.0.2.1:1", "192.0.2.2:2"})
+	if err != nil || e.Text != "{tcp [192.0.2.1:1 192.0.2.2:2]}" {
+		t.Errorf("explain: %+v, %v", e, err)
+	}
+	for words, want := range map[string]Flushed{"": {Engines: 2}, "udp": {Engines: 1, Filtered: true}, "tcp port 1": {Filtered: true}} {
+		if f, err := AskToFlush(dir, strings.Fields(words)); err != nil || f != want {
+			t.Errorf("flush %s: %+v, %v; want %+v", words, f, err, want)
+		}
+	}
+	var metrics strings.Builder
+	if err := CopyPrometheus(dir, &metrics); err != nil {
+		t.Error(err)
+	}
+	if _, err := scrape(metrics.String()); err != nil || !strings.Contains(metrics.String(), `version="1.2.3"`) {
+		t.Errorf("metrics: %v\n%s", err, metrics.String())
+	}
 	if err := Tell(dir, "iface", map[string]string{"ACTION": "ifup"}); err != nil {
 		t.Error(err)
 	}
@@ -107,8 +135,13 @@ func TestServer(t *testing.T) {
 
 func TestServerErrors(t *testing.T) {
 	dir := serve(t, &handler{err: errors.New("the kernel is on holiday")})
-	for _, request := range []string{AskStatus, AskFlows} {
-		_, err := Ask(dir, Request{Request: request})
+	tuple := []string{"tcp", "192.0.2.1:1", "192.0.2.2:2"}
+	var metrics strings.Builder
+	if err := CopyPrometheus(dir, &metrics); err == nil || err.Error() != "the kernel is on holiday" || metrics.Len() > 0 {
+		t.Errorf("metrics: %v, %q", err, metrics.String())
+	}
+	for _, request := range []string{AskStatus, AskFlows, AskExplain, AskFlush} {
+		_, err := Ask(dir, Request{Request: request, Tuple: tuple})
 		if err == nil || err.Error() != "the kernel is on holiday" {
 			t.Errorf("%s: %v", request, err)
 		}

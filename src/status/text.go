@@ -5,15 +5,17 @@ package status
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"fastpath/src/state"
 )
 
 // WriteText prints the document for a person: one line that says it all,
-// then a row for each port with its reasons, then what is wrong.
+// then a block for each port with its reasons, then what is wrong and what
+// could be better.
 func (d Document) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, d.Summary())
@@ -23,10 +25,16 @@ func (d Document) WriteText(w io.Writer) error {
 	}
 	for _, p := range d.Report.Ports {
 		writePort(&b, p, d.Report.HookReason)
+		for _, t := range d.Traffic.Ports {
+			if t.Name == p.Name {
+				t.write(&b, d.Engines[p.Name].Kind)
+			}
+		}
 	}
 	writeList(&b, "Configuration problems ("+d.Config.inForce()+")", d.Config.Problems)
 	writeList(&b, "Problems", d.problems())
 	writeList(&b, "Notices", d.Report.Notices)
+	writeList(&b, "Recommended", d.Recommendations)
 	fmt.Fprintf(&b, "\nfastpath %s, pid %d, running since %s, kernel %s\n",
 		d.Version, d.PID, d.Since.Format(time.RFC3339), d.Kernel)
 	_, err := io.WriteString(w, b.String())
@@ -40,23 +48,51 @@ func (d Document) Summary() string {
 		return "Starting: the first look at the kernel isn't done"
 	case !d.Report.Enabled:
 		return "Not accelerating: " + or(d.Report.HookReason, "not enabled")
-	case d.Report.Hook == state.HookOff || d.Report.Hook == "":
+	case d.hookOff() && len(d.Engines) == 0:
 		return "Not accelerating: " + or(d.Report.HookReason, "no hook")
 	}
 	t := d.Traffic
-	flows := plural(t.Flows, "flow")
-	hook := fmt.Sprintf("%s; hook %s%s", flows, d.Report.Hook, reason(d.Report.HookReason))
+	means := d.means()
 	switch {
 	case !t.Counted:
-		return "Accelerating: share of packets unknown (flows are not counted: option counters '0', or sysctl net.netfilter.nf_conntrack_acct is 0); " + hook
+		return "Accelerating: share of packets unknown (flows are not counted: option counters '0', or sysctl net.netfilter.nf_conntrack_acct is 0); " + means
 	case t.SinceStart.Percent == nil:
-		return "Accelerating: ready, no forwarded packets yet; " + hook
+		return "Accelerating: ready, no forwarded packets yet; " + means
 	}
 	line := fmt.Sprintf("Accelerating: %.1f %% of packets since the start", *t.SinceStart.Percent)
 	if t.Interval.Percent != nil {
 		line += fmt.Sprintf(", %.1f %% in the last %.0f s", *t.Interval.Percent, t.Interval.Seconds)
 	}
-	return line + "; " + hook
+	return line + "; " + means
+}
+
+func (d Document) hookOff() bool { return d.Report.Hook == state.HookOff || d.Report.Hook == "" }
+
+// means tells how many flows are carried, and by what.
+func (d Document) means() string {
+	t := d.Traffic
+	hook := fmt.Sprintf("hook %s%s", d.Report.Hook, reason(d.Report.HookReason))
+	switch {
+	case len(d.Engines) == 0:
+		return plural(t.Flows, "flow") + "; " + hook
+	case d.hookOff():
+		return fmt.Sprintf("%s in engines; %s; no flowtable%s", plural(t.EngineFlows, "flow"), d.engines(), reason(d.Report.HookReason))
+	}
+	return fmt.Sprintf("%s in engines, %d in the flowtable; %s; %s", plural(t.EngineFlows, "flow"), t.Flows, d.engines(), hook)
+}
+
+// engines are those that run: xdp on eth0, eth1; afxdp on eth2.
+func (d Document) engines() string {
+	ports := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(d.Engines)) {
+		kind := d.Engines[name].Kind
+		ports[kind] = append(ports[kind], name)
+	}
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(ports)) {
+		parts = append(parts, "engine "+kind+" on "+strings.Join(ports[kind], ", "))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func (d Document) writeCheck(b *strings.Builder) {
@@ -66,12 +102,26 @@ func (d Document) writeCheck(b *strings.Builder) {
 	fmt.Fprintf(b, "  early_ingress by its behaviour: %s, %s\n", d.Early.Verdict, d.Early.Reason)
 }
 
+// writeTraffic prints the totals of each path.
 func (d Document) writeTraffic(b *strings.Builder) {
-	s := d.Traffic.SinceStart
-	if s.Percent == nil {
-		return
+	t, s := d.Traffic, d.Traffic.SinceStart
+	engines := len(d.Engines) > 0 || s.Engines.Packets > 0
+	row := func(path string, v Volume, how string) { fmt.Fprintf(b, "  %-9s %s (%s)\n", path, v, how) }
+	if s.Percent != nil || s.Engines.Packets > 0 {
+		if engines {
+			row("engines", s.Engines, "counted")
+		}
+		if !d.hookOff() || s.Flowtable.Packets > 0 {
+			row("flowtable", s.Flowtable, "computed")
+		}
+		row("slow path", s.Slow, "counted")
 	}
-	fmt.Fprintf(b, "  slow path %s (counted), fast path %s (computed)\n", s.Slow, s.Accelerated)
+	if t.EngineFull > 0 {
+		fmt.Fprintf(b, "  %s found no room in an engine and stayed with the kernel\n", plural(t.EngineFull, "connection"))
+	}
+	if engines {
+		b.WriteString("  only fastpath counts what engines forward: conntrack, tcpdump and the counters of bridge, VLAN and PPPoE devices miss it\n")
+	}
 }
 
 // writePort leaves out a hook's reason that the first line has told already.
@@ -124,51 +174,6 @@ func writeList(b *strings.Builder, title string, list []string) {
 	for _, s := range list {
 		fmt.Fprintf(b, "  %s\n", s)
 	}
-}
-
-// WriteFlows prints the flows for a person.
-func WriteFlows(w io.Writer, flows []state.Flow) error {
-	if len(flows) == 0 {
-		_, err := fmt.Fprintln(w, "no accelerated flows")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "PROTO\tFROM\tTO\tNAT\tPATH*\tENCAP*\tPACKETS\tBYTES")
-	for _, f := range flows {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s -> %s\t%s\t%s\t%s\n", f.Proto,
-			endpoint(f.Orig.Src, f.Orig.SrcPort), endpoint(f.Orig.Dst, f.Orig.DstPort), nat(f),
-			or(f.In, "?"), or(f.Out, "?"), or(f.Encap, "-"),
-			counted(f, f.Orig.Packets, f.Reply.Packets), counted(f, f.Orig.Bytes, f.Reply.Bytes))
-	}
-	fmt.Fprintf(t, "%s. PACKETS and BYTES: sent + returned.\n", plural(len(flows), "flow"))
-	fmt.Fprintln(t, "* computed from routes and links: the kernel doesn't tell.")
-	return t.Flush()
-}
-
-// nat tells where the reply tuple differs from the original one turned round.
-func nat(f state.Flow) string {
-	var parts []string
-	if f.Reply.Dst != f.Orig.Src || f.Reply.DstPort != f.Orig.SrcPort {
-		parts = append(parts, "from "+endpoint(f.Reply.Dst, f.Reply.DstPort))
-	}
-	if f.Reply.Src != f.Orig.Dst || f.Reply.SrcPort != f.Orig.DstPort {
-		parts = append(parts, "to "+endpoint(f.Reply.Src, f.Reply.SrcPort))
-	}
-	return or(strings.Join(parts, ", "), "-")
-}
-
-func counted(f state.Flow, sent, returned uint64) string {
-	if !f.Counted {
-		return "-"
-	}
-	return fmt.Sprintf("%d + %d", sent, returned)
-}
-
-func endpoint(addr string, port uint16) string {
-	if strings.Contains(addr, ":") {
-		return fmt.Sprintf("[%s]:%d", addr, port)
-	}
-	return fmt.Sprintf("%s:%d", addr, port)
 }
 
 // String is the volume for a person.

@@ -57,9 +57,9 @@ func router() Document {
 		Early: EarlyCheck{Verdict: Unknown},
 		Traffic: Traffic{
 			Flows: 42, Counted: true,
-			SinceStart: Share{Seconds: 3600, Slow: Volume{1271, 98_000}, Flows: Volume{100_000, 91_000_000},
+			SinceStart: Share{Seconds: 3600, Slow: Volume{1271, 98_000}, Flows: Volume{100_000, 91_000_000}, Flowtable: Volume{98_729, 90_902_000},
 				Accelerated: Volume{98_729, 90_902_000}, Percent: &percent},
-			Interval: Share{Seconds: 60, Slow: Volume{6, 500}, Flows: Volume{1000, 900_000}, Accelerated: Volume{994, 899_500}, Percent: &last},
+			Interval: Share{Seconds: 60, Slow: Volume{6, 500}, Flows: Volume{1000, 900_000}, Flowtable: Volume{994, 899_500}, Accelerated: Volume{994, 899_500}, Percent: &last},
 			Ports:    []PortTraffic{{Name: "eth0", Rx: Volume{60_000, 80_000_000}, Tx: Volume{40_000, 11_000_000}}},
 		},
 		Look: Look{Time: began.Add(time.Hour), Count: 61, Problems: []string{}},
@@ -70,38 +70,87 @@ func router() Document {
 	}
 }
 
+// engineRouter is the same router with an engine on the WAN and one LAN port.
+func engineRouter() Document {
+	d := router()
+	xdp := state.Engine{Kind: state.EngineXDP, Mark: 0x40000000}
+	d.Engines = map[string]state.Engine{"eth0": xdp, "lan1": xdp}
+	d.Refused = map[string]state.Refusal{"lan2": {Want: xdp, Reason: "the driver has no native XDP (EOPNOTSUPP, errno 95)"}}
+	for i, reason := range []string{"option engine 'xdp': for flows between pppoe-wan and other networks that have it",
+		"option engine 'xdp': for flows between br-lan and other networks that have it",
+		"engine xdp: " + d.Refused["lan2"].Reason + "; the flowtable carries the port"} {
+		d.Report.Ports[i].Engine, d.Report.Ports[i].EngineReason = state.EngineXDP, reason
+	}
+	d.Report.Ports[2].Engine = state.EngineFlowtable
+	t := &d.Traffic
+	t.EngineFlows, t.EngineFull, t.Flows = 1000, 7, 3
+	s := &t.SinceStart
+	s.Engines, s.Flows = Volume{1_200_000, 1_100_000_000}, Volume{3000, 900_000}
+	s.Flowtable = Volume{1729, 802_000}
+	s.Accelerated = s.Engines.plus(s.Flowtable)
+	*s = s.withPercent(true)
+	softirq := 62.5
+	t.Softirq = &softirq
+	t.Ports = []PortTraffic{
+		{Name: "eth0", Rx: Volume{602_500, 560_000_000}, Tx: Volume{601_000, 550_000_000}, Engine: Volume{600_000, 540_000_000}, Kernel: 2490,
+			Passed:  map[string]uint64{"no-flow": 1500, "tcp-flags": 900, "not-ip": 90, "fragment": 0},
+			Dropped: map[string]uint64{"shed": 9, "tx-ring-full": 1}},
+		{Name: "lan1", Rx: Volume{601_000, 570_000_000}, Tx: Volume{602_000, 560_000_000}, Engine: Volume{600_000, 560_000_000}, Kernel: 1000,
+			Passed: map[string]uint64{"no-flow": 999, "brand-new": 1}, Dropped: map[string]uint64{}},
+		{Name: "lan2", Rx: Volume{10, 1000}, Tx: Volume{20, 2000}, Kernel: 10, Passed: map[string]uint64{}, Dropped: map[string]uint64{}},
+	}
+	return d
+}
+
+var textCases = map[string]func(*Document){
+	"router.txt":   func(*Document) {},
+	"starting.txt": func(d *Document) { *d = Document{Version: "1.2.3", PID: 1234, Since: began, Kernel: "6.12.95"} },
+	"disabled.txt": func(d *Document) {
+		d.Report = state.Report{HookReason: "not enabled (option enabled '0')"}
+		d.Report.Notices = nil
+	},
+	"withheld.txt": func(d *Document) {
+		d.Report.Hook, d.Report.HookReason = state.HookOff, "fw4's own flow_offloading is on"
+		d.Report.Ports = d.Report.Ports[2:]
+	},
+	"idle.txt": func(d *Document) {
+		d.Traffic = Traffic{Counted: true}
+		d.Report.Ports, d.Report.Notices = d.Report.Ports[:1], nil
+	},
+	"uncounted.txt": func(d *Document) {
+		d.Traffic = Traffic{Flows: 1}
+		d.Report.Ports, d.Report.Notices = d.Report.Ports[:1], nil
+	},
+	"early.txt": func(d *Document) {
+		d.Report.Hook, d.Report.HookReason = state.HookEarly, "every port delivers NAPI lists"
+		d.Early = EarlyCheck{Verdict: Confirmed, Reason: "9100 packets were accelerated, and only 80 of 9180 received packets were seen at netdev ingress"}
+		d.Report.Ports, d.Report.Notices = d.Report.Ports[:1], nil
+	},
+	"engines.txt": func(d *Document) { *d = engineRouter() },
+	"engines-only.txt": func(d *Document) {
+		*d = engineRouter()
+		d.Report.Hook, d.Report.HookReason = state.HookOff, "fw4's own flow_offloading is on"
+		for i := range d.Report.Ports {
+			d.Report.Ports[i].Hook, d.Report.Ports[i].HookReason = state.HookOff, d.Report.HookReason
+		}
+		d.Traffic.Flows, d.Traffic.EngineFull, d.Traffic.SinceStart.Flowtable = 0, 0, Volume{}
+		d.Engines["lan1"] = state.Engine{Kind: state.EngineAFXDP}
+		d.Report.Ports = d.Report.Ports[:2]
+	},
+	"recommended.txt": func(d *Document) {
+		d.Report.Ports = d.Report.Ports[:1]
+		d.Recommendations = []string{newBusy().recommend()}
+	},
+	"problems.txt": func(d *Document) {
+		d.Config = Config{InForce: LastGood,
+			Problems: []string{"/etc/config/fastpath:3: hook 'soon' is not one of auto, early_ingress, ingress, off"}}
+		d.Look.Problems, d.Look.RetrySeconds = []string{"add to the flowtable: lan3: still in use (EBUSY, errno 16)"}, 8
+		d.Report.Ports = d.Report.Ports[:1]
+	},
+}
+
 func TestText(t *testing.T) {
-	for name, change := range map[string]func(*Document){
-		"router.txt":   func(*Document) {},
-		"starting.txt": func(d *Document) { *d = Document{Version: "1.2.3", PID: 1234, Since: began, Kernel: "6.12.95"} },
-		"disabled.txt": func(d *Document) {
-			d.Report = state.Report{HookReason: "not enabled (option enabled '0')"}
-			d.Report.Notices = nil
-		},
-		"withheld.txt": func(d *Document) {
-			d.Report.Hook, d.Report.HookReason = state.HookOff, "fw4's own flow_offloading is on"
-			d.Report.Ports = d.Report.Ports[2:]
-		},
-		"idle.txt": func(d *Document) {
-			d.Traffic = Traffic{Counted: true}
-			d.Report.Ports, d.Report.Notices = d.Report.Ports[:1], nil
-		},
-		"uncounted.txt": func(d *Document) {
-			d.Traffic = Traffic{Flows: 1}
-			d.Report.Ports, d.Report.Notices = d.Report.Ports[:1], nil
-		},
-		"early.txt": func(d *Document) {
-			d.Report.Hook, d.Report.HookReason = state.HookEarly, "every port delivers NAPI lists"
-			d.Early = EarlyCheck{Verdict: Confirmed, Reason: "9100 packets were accelerated, and only 80 of 9180 received packets were seen at netdev ingress"}
-			d.Report.Ports, d.Report.Notices = d.Report.Ports[:1], nil
-		},
-		"problems.txt": func(d *Document) {
-			d.Config = Config{InForce: LastGood,
-				Problems: []string{"/etc/config/fastpath:3: hook 'soon' is not one of auto, early_ingress, ingress, off"}}
-			d.Look.Problems, d.Look.RetrySeconds = []string{"add to the flowtable: lan3: still in use (EBUSY, errno 16)"}, 8
-			d.Report.Ports = d.Report.Ports[:1]
-		},
-	} {
+	for name, change := range textCases {
 		t.Run(name, func(t *testing.T) {
 			d := router()
 			change(&d)
@@ -116,7 +165,9 @@ func TestText(t *testing.T) {
 
 // LuCI and scripts read these names: a change here breaks them.
 func TestJSON(t *testing.T) {
-	got, err := json.MarshalIndent(router(), "", "  ")
+	d := engineRouter()
+	d.Recommendations = []string{}
+	got, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,17 +183,20 @@ func TestJSON(t *testing.T) {
 }
 
 func TestFlowsText(t *testing.T) {
+	engine := filterFlow
+	engine.Engine, engine.Counted, engine.In, engine.Out, engine.Encap, engine.Idle = "xdp", true, "lan1", "eth0", "pppoe session 7 over vlan 35", 12.4
+	engine.Orig.Packets, engine.Orig.Bytes, engine.Reply.Packets, engine.Reply.Bytes = 7, 700, 9, 12_000
 	nat := filterFlow
 	nat.Counted, nat.In, nat.Out, nat.Encap = true, "lan1", "eth0", "vlan 35, pppoe 7"
 	nat.Orig.Packets, nat.Orig.Bytes, nat.Reply.Packets, nat.Reply.Bytes = 1200, 90_000, 2400, 3_200_000
-	six := state.Flow{Family: "ipv6", Proto: "udp",
+	six := state.Flow{Engine: "flowtable", Family: "ipv6", Proto: "udp",
 		Orig:  state.Tuple{Src: "2001:db8::2", Dst: "2001:db8:1::1", SrcPort: 5000, DstPort: 443},
 		Reply: state.Tuple{Src: "2001:db8:1::1", Dst: "2001:db8::2", SrcPort: 443, DstPort: 5000}}
-	forward := state.Flow{Family: "ipv4", Proto: "tcp", Counted: true, In: "eth0", Out: "lan1",
+	forward := state.Flow{Engine: "flowtable", Family: "ipv4", Proto: "tcp", Counted: true, In: "eth0", Out: "lan1",
 		Orig:  state.Tuple{Src: "203.0.113.9", Dst: "198.51.100.7", SrcPort: 6000, DstPort: 80},
 		Reply: state.Tuple{Src: "192.168.1.5", Dst: "203.0.113.9", SrcPort: 8080, DstPort: 6000}}
 	for name, flows := range map[string][]state.Flow{
-		"flows.txt": {nat, six, forward}, "flows-one.txt": {six}, "flows-none.txt": nil,
+		"flows.txt": {nat, engine, six, forward}, "flows-one.txt": {engine}, "flows-none.txt": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer

@@ -19,39 +19,57 @@ type Volume struct {
 
 // Share is how the established TCP and UDP traffic of a time was forwarded.
 //
-// Slow is exact: the first rule of chain forward counts it. Flows is exact
-// as far as it goes: conntrack's counters of the connections that were in
-// the flowtable at a sample; what a connection carried between its last
-// sample and its end is missing. It includes the few packets of these
-// connections that took the slow path, which nobody counts apart. So
-// Accelerated is computed as Flows - Slow, as if all the slow packets had
-// been theirs. Every error but one makes it smaller: connections from before
-// the flowtable bring their history along, so that the first sample of a
-// connection counts for no more than the ports received in the meantime.
+// Slow is exact: the first rule of chain forward counts it. Engines is exact:
+// the engines count what they forward, and nothing else in the kernel does
+// (not conntrack's accounting either). Flows is exact as far as it goes:
+// conntrack's counters of the connections that were in the flowtable at a
+// sample; what a connection carried between its last sample and its end is
+// missing. It includes the few packets of these connections that took the
+// slow path, which nobody counts apart. So Flowtable is computed as Flows -
+// Slow, as if all the slow packets had been theirs. Every error but one makes
+// it smaller: connections from before the flowtable bring their history
+// along, so that the first sample of a connection counts for no more than the
+// ports received in the meantime.
 type Share struct {
 	Seconds     float64 `json:"seconds"`
 	Slow        Volume  `json:"slow"`
+	Engines     Volume  `json:"engines"`
 	Flows       Volume  `json:"flows"`
-	Accelerated Volume  `json:"accelerated_computed"`
+	Flowtable   Volume  `json:"flowtable_computed"`
+	Accelerated Volume  `json:"accelerated_computed"` // Engines + Flowtable
 	// Percent of the packets that were accelerated; absent when there were
-	// none, or when the flows' packets are not counted.
+	// none, or when the flowtable's are not counted.
 	Percent *float64 `json:"accelerated_percent_computed,omitempty"`
 }
 
 // Traffic is the counters' part of Document.
 type Traffic struct {
-	Flows      int           `json:"flows"`   // in the flowtable at the last sample
-	Counted    bool          `json:"counted"` // conntrack counts their packets (option counters, and nf_conntrack_acct)
+	Flows       int    `json:"flows"`        // in the flowtable at the last sample
+	EngineFlows int    `json:"engine_flows"` // connections that engines carried then
+	EngineFull  uint64 `json:"engine_full"`  // connections since the start that found no room in an engine
+	Counted     bool   `json:"counted"`      // conntrack counts the flowtable's packets (option counters, and nf_conntrack_acct)
+	// Softirq is the share of the last interval, in percent, that the busiest
+	// CPU spent in softirqs, where the kernel forwards; absent when unknown.
+	Softirq    *float64      `json:"softirq_percent,omitempty"`
 	SinceStart Share         `json:"since_start"`
 	Interval   Share         `json:"interval"` // between the last two samples
-	Ports      []PortTraffic `json:"ports"`    // since the start, by the drivers' counters
+	Ports      []PortTraffic `json:"ports"`    // since the start
 }
 
-// PortTraffic is what one port's driver counted since the start.
+// PortTraffic is what came in by one port since the start, and Tx what left.
+// Rx and Tx are the driver's, with Ethernet headers. Engine is what the port's
+// engine forwarded; Passed are packets that it left to the kernel, Dropped
+// packets that it lost, on the way in or out, by reason. Kernel is what the kernel got: everything,
+// or while the port had an engine what that passed. Which of these took the
+// flowtable, the slow path or were for the router itself nobody counts by port.
 type PortTraffic struct {
-	Name string `json:"name"`
-	Rx   Volume `json:"rx"`
-	Tx   Volume `json:"tx"`
+	Name    string            `json:"name"`
+	Rx      Volume            `json:"rx"`
+	Tx      Volume            `json:"tx"`
+	Engine  Volume            `json:"engine"`
+	Kernel  uint64            `json:"kernel_packets"`
+	Passed  map[string]uint64 `json:"passed_packets"`
+	Dropped map[string]uint64 `json:"dropped_packets"`
 }
 
 // Delta is what happened between two samples.
@@ -62,6 +80,16 @@ type Delta struct {
 	Fresh   Volume // of the flows that only the later one shows, from their beginning
 	Counted bool   // there were flows, and their packets are counted
 	Ports   map[string]state.PortCounters
+	Engines map[string]state.EngineCounters // of the ports whose engine both samples show
+	Full    uint64                          // connections that found no room
+}
+
+// Kernel is how many packets the kernel got from a port: see PortTraffic.
+func (d Delta) Kernel(port string) uint64 {
+	if e, ok := d.Engines[port]; ok {
+		return total(e.Passed)
+	}
+	return d.Ports[port].RxPackets
 }
 
 // Meter turns samples of counters into Traffic. Its zero value is ready; the
@@ -72,6 +100,7 @@ type Meter struct {
 	flows map[flowKey]Volume
 	now   Traffic
 	ports map[string]PortTraffic
+	cpus  map[string]cpuTime
 }
 
 type flowKey struct {
@@ -99,7 +128,7 @@ func (m *Meter) Traffic() Traffic {
 func (m *Meter) Add(now time.Time, c state.Counters, flows []state.Flow) Delta {
 	first := m.last.IsZero()
 	known, fresh, counted := m.countFlows(flows)
-	d := Delta{Counted: counted, Ports: map[string]state.PortCounters{}}
+	d := Delta{Counted: counted, Ports: map[string]state.PortCounters{}, Engines: map[string]state.EngineCounters{}}
 	if !first {
 		d.Seconds = now.Sub(m.last).Seconds()
 		d.Known, d.Fresh = known, fresh
@@ -109,9 +138,16 @@ func (m *Meter) Add(now time.Time, c state.Counters, flows []state.Flow) Delta {
 				d.Ports[name] = portGrown(before, p)
 			}
 		}
+		for name, e := range c.Engines {
+			if before, ok := m.prev.Engines[name]; ok {
+				d.Engines[name] = engineGrown(before, e)
+			}
+		}
+		d.Full = grown(m.prev.EngineFull, c.EngineFull)
 	}
 	m.last, m.prev = now, c
 	m.now.Flows, m.now.Counted = len(flows), counted || len(flows) == 0
+	m.now.EngineFlows, m.now.EngineFull = c.EngineFlows, m.now.EngineFull+d.Full
 	m.addPorts(c, d)
 	if !first {
 		m.now.Interval = d.share(m.now.Counted)
@@ -142,15 +178,19 @@ func (m *Meter) countFlows(flows []state.Flow) (known, fresh Volume, counted boo
 	return known, fresh, counted
 }
 
+// addPorts makes everything anew: what Traffic gave away is read elsewhere.
 func (m *Meter) addPorts(c state.Counters, d Delta) {
 	ports := make(map[string]PortTraffic, len(c.Ports))
 	for name := range c.Ports {
-		p := m.ports[name]
-		g := d.Ports[name]
+		p, g, e := m.ports[name], d.Ports[name], d.Engines[name]
 		ports[name] = PortTraffic{
-			Name: name,
-			Rx:   p.Rx.plus(Volume{g.RxPackets, g.RxBytes}),
-			Tx:   p.Tx.plus(Volume{g.TxPackets, g.TxBytes}),
+			Name:    name,
+			Rx:      p.Rx.plus(Volume{g.RxPackets, g.RxBytes}),
+			Tx:      p.Tx.plus(Volume{g.TxPackets, g.TxBytes}),
+			Engine:  p.Engine.plus(Volume{e.Packets, e.Bytes}),
+			Kernel:  p.Kernel + d.Kernel(name),
+			Passed:  sum(p.Passed, e.Passed),
+			Dropped: sum(p.Dropped, e.Dropped),
 		}
 	}
 	m.ports = ports
@@ -158,15 +198,20 @@ func (m *Meter) addPorts(c state.Counters, d Delta) {
 
 // share is the Delta's Share: see there for the arithmetic.
 func (d Delta) share(counted bool) Share {
-	var rx Volume
+	var rx, engines Volume
 	for _, p := range d.Ports {
 		rx = rx.plus(Volume{p.RxPackets, p.RxBytes})
 	}
-	s := Share{Seconds: d.Seconds, Slow: d.Slow, Flows: d.Known.plus(Volume{
-		min(d.Fresh.Packets, less(rx.Packets, d.Known.Packets)),
-		min(d.Fresh.Bytes, less(rx.Bytes, d.Known.Bytes)),
+	for _, e := range d.Engines {
+		engines = engines.plus(Volume{e.Packets, e.Bytes})
+	}
+	known := d.Known.plus(engines)
+	s := Share{Seconds: d.Seconds, Slow: d.Slow, Engines: engines, Flows: d.Known.plus(Volume{
+		min(d.Fresh.Packets, less(rx.Packets, known.Packets)),
+		min(d.Fresh.Bytes, less(rx.Bytes, known.Bytes)),
 	})}
-	s.Accelerated = Volume{less(s.Flows.Packets, s.Slow.Packets), less(s.Flows.Bytes, s.Slow.Bytes)}
+	s.Flowtable = Volume{less(s.Flows.Packets, s.Slow.Packets), less(s.Flows.Bytes, s.Slow.Bytes)}
+	s.Accelerated = s.Engines.plus(s.Flowtable)
 	return s.withPercent(counted)
 }
 
@@ -174,7 +219,9 @@ func (s Share) plus(o Share, counted bool) Share {
 	sum := Share{
 		Seconds:     s.Seconds + o.Seconds,
 		Slow:        s.Slow.plus(o.Slow),
+		Engines:     s.Engines.plus(o.Engines),
 		Flows:       s.Flows.plus(o.Flows),
+		Flowtable:   s.Flowtable.plus(o.Flowtable),
 		Accelerated: s.Accelerated.plus(o.Accelerated),
 	}
 	return sum.withPercent(counted)
@@ -188,28 +235,4 @@ func (s Share) withPercent(counted bool) Share {
 		s.Percent = &p
 	}
 	return s
-}
-
-func (v Volume) plus(o Volume) Volume { return Volume{v.Packets + o.Packets, v.Bytes + o.Bytes} }
-
-// less is a - b, at least 0.
-func less(a, b uint64) uint64 { return a - min(a, b) }
-
-// grown is how much a counter grew. A smaller value than before means that
-// it was made anew (our table was replaced, the device came back).
-func grown(before, now uint64) uint64 {
-	if now < before {
-		return now
-	}
-	return now - before
-}
-
-func portGrown(before, now state.PortCounters) state.PortCounters {
-	return state.PortCounters{
-		RxPackets: grown(before.RxPackets, now.RxPackets),
-		RxBytes:   grown(before.RxBytes, now.RxBytes),
-		TxPackets: grown(before.TxPackets, now.TxPackets),
-		TxBytes:   grown(before.TxBytes, now.TxBytes),
-		Ingress:   grown(before.Ingress, now.Ingress),
-	}
 }

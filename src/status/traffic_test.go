@@ -3,6 +3,7 @@
 package status
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -112,7 +113,11 @@ func TestMeterPorts(t *testing.T) {
 		{Name: "b", Rx: Volume{Packets: 50}, Tx: Volume{Bytes: 8}}, // 30, then made anew with 20
 	}
 	got := m.Traffic().Ports
-	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+	for i := range want {
+		want[i].Kernel = want[i].Rx.Packets
+		want[i].Passed, want[i].Dropped = map[string]uint64{}, map[string]uint64{}
+	}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -127,5 +132,62 @@ func TestMeterDelta(t *testing.T) {
 	d := at{4, 6, 400, packets{"a": 250, "b": 30}, false}.add(&m)
 	if d.Seconds != 4 || d.Known.Packets != 200 || d.Fresh.Packets != 30 || d.Slow.Packets != 1 || !d.Counted || d.Ports["eth0"].RxPackets != 300 {
 		t.Errorf("delta %+v", d)
+	}
+}
+
+// What engines forward is exact, and comes on top of what conntrack knows.
+func TestMeterEngines(t *testing.T) {
+	var m Meter
+	engine := func(packets, passed, dropped uint64) map[string]state.EngineCounters {
+		return map[string]state.EngineCounters{"eth0": {Packets: packets, Bytes: packets * 1000,
+			Passed: map[string]uint64{"no-flow": passed}, Dropped: map[string]uint64{"shed": dropped}}}
+	}
+	sample := func(second int, slow, rx, conntrack uint64, engines map[string]state.EngineCounters, full uint64) Delta {
+		c := state.Counters{SlowPackets: slow, Engines: engines, EngineFlows: 5, EngineFull: full,
+			Ports: map[string]state.PortCounters{"eth0": {RxPackets: rx}, "eth1": {}}}
+		flows := []state.Flow{{Proto: "tcp", Counted: true, Orig: state.Tuple{Packets: conntrack}}}
+		return m.Add(time.Unix(int64(second), 0), c, flows)
+	}
+	sample(0, 0, 0, 0, nil, 0)
+	sample(1, 0, 50, 0, engine(1000, 100, 1), 3) // new: what it has counted may be old
+	if s := m.Traffic().SinceStart; s.Engines.Packets != 0 || m.Traffic().Ports[0].Kernel != 50 {
+		t.Errorf("a new engine's past counts: %+v, kernel %d", s, m.Traffic().Ports[0].Kernel)
+	}
+	d := sample(2, 10, 1160, 110, engine(1900, 200, 2), 4)
+	if d.Kernel("eth0") != 100 || d.Kernel("eth1") != 0 {
+		t.Errorf("the kernel got %d and %d", d.Kernel("eth0"), d.Kernel("eth1"))
+	}
+	got := m.Traffic()
+	s := got.SinceStart
+	if s.Engines != (Volume{900, 900_000}) || s.Flowtable.Packets != 100 || s.Accelerated.Packets != 1000 || *s.Percent != 100*1000.0/1010 {
+		t.Errorf("since the start %+v, %v %%", s, *s.Percent)
+	}
+	if got.EngineFlows != 5 || got.EngineFull != 4 {
+		t.Errorf("%d flows, %d found no room; want 5 and 4", got.EngineFlows, got.EngineFull)
+	}
+	sample(3, 10, 2000, 110, engine(7, 1, 0), 4) // started anew
+	sample(4, 10, 2100, 110, nil, 4)             // gone
+	want := []PortTraffic{
+		{Name: "eth0", Rx: Volume{Packets: 2100}, Engine: Volume{907, 907_000}, Kernel: 50 + 100 + 1 + 100,
+			Passed: map[string]uint64{"no-flow": 101}, Dropped: map[string]uint64{"shed": 1}},
+		{Name: "eth1", Passed: map[string]uint64{}, Dropped: map[string]uint64{}},
+	}
+	if ports := m.Traffic().Ports; !reflect.DeepEqual(ports, want) {
+		t.Errorf("ports %+v\nwant %+v", ports, want)
+	}
+	if got.Ports[0].Engine.Packets != 900 {
+		t.Error("a document that was given away changed")
+	}
+}
+
+// Without a flowtable nothing hangs on conntrack's counters.
+func TestMeterEnginesOnly(t *testing.T) {
+	var m Meter
+	for i, n := range []uint64{0, 99} {
+		m.Add(time.Unix(int64(i), 0), state.Counters{SlowPackets: uint64(i),
+			Engines: map[string]state.EngineCounters{"eth0": {Packets: n}}}, nil)
+	}
+	if got := m.Traffic(); !got.Counted || got.SinceStart.Percent == nil || *got.SinceStart.Percent != 99 {
+		t.Errorf("%+v", got)
 	}
 }

@@ -14,6 +14,15 @@ import (
 )
 
 func showStatus(c *call) int {
+	if c.prometheus {
+		if c.json {
+			return c.wrongUse("status", "--json or --prometheus, not both")
+		}
+		if err := status.CopyPrometheus(c.runDir, c.stdout); err != nil {
+			return c.fail("status", hint(err))
+		}
+		return exitOK
+	}
 	doc, err := status.AskDocument(c.runDir)
 	if err != nil {
 		return c.fail("status", hint(err))
@@ -44,6 +53,40 @@ func showFlows(c *call) int {
 	} else {
 		status.WriteFlows(c.stdout, flows)
 	}
+	return exitOK
+}
+
+// exitSlow is explain's answer that the connection isn't accelerated.
+const exitSlow = 3
+
+func explain(c *call) int {
+	if _, err := status.ParseTuple(c.args); err != nil {
+		return c.wrongUse("explain", "%v", err)
+	}
+	e, err := status.AskExplanation(c.runDir, c.args)
+	if err != nil {
+		return c.fail("explain", hint(err))
+	}
+	if c.json {
+		printJSON(c.stdout, e)
+	} else {
+		fmt.Fprintln(c.stdout, e.Text)
+	}
+	if !e.Accelerated() {
+		return exitSlow
+	}
+	return exitOK
+}
+
+func flush(c *call) int {
+	if _, err := status.ParseFilter(c.args); err != nil {
+		return c.wrongUse("flush", "%v", err)
+	}
+	f, err := status.AskToFlush(c.runDir, c.args)
+	if err != nil {
+		return c.fail("flush", hint(err))
+	}
+	fmt.Fprintln(c.stdout, f)
 	return exitOK
 }
 

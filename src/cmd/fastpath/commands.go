@@ -24,6 +24,10 @@ func jsonFlag(set *flag.FlagSet, o *options) {
 	set.BoolVar(&o.json, "json", false, "print JSON")
 }
 
+func prometheusFlag(set *flag.FlagSet, o *options) {
+	set.BoolVar(&o.prometheus, "prometheus", false, "print Prometheus' text format 0.0.4")
+}
+
 func levelFlag(set *flag.FlagSet, o *options) {
 	set.StringVar(&o.level, "level", "info", "log from `LEVEL` on: debug, info, warn, error")
 }
@@ -60,9 +64,10 @@ running this is "nothing to do", unless the files were changed since it read the
 Exit codes: 0 nothing to do, 1 an error or wrong configuration, 2 there are
             steps (or wrong use, with a line on stderr).
 Example:    fastpath plan`},
-		{name: "cleanup", short: "removes everything of ours from the kernel", run: cleanup, flags: flags(runFlag, levelFlag), long: `
-Removes our tables and gives every port the settings back that it had before
-us, as after a daemon that was killed. Refused while a daemon runs.
+		{name: "cleanup", short: "removes everything of ours from the kernel", run: cleanup, flags: flags(configFlag, runFlag, levelFlag), long: `
+Removes our tables, gives every port the settings back that it had before us,
+and clears our bit (option ct_mark) in the marks of all connections, as after a
+daemon that was killed. Refused while a daemon runs.
 
 Exit codes: 0 done, 1 an error or a daemon runs, 2 wrong use.
 Example:    fastpath cleanup`},
@@ -72,21 +77,41 @@ Example:    fastpath cleanup`},
 // asking are the commands that speak to the daemon.
 func asking() []command {
 	return []command{
-		{name: "status", short: "what is accelerated, and why not more", run: showStatus, flags: flags(runFlag, jsonFlag), long: `
-Asks the daemon. First one line that says it all, then for each port the
-hook, the receive mode and the engine, each with its reason, then problems.
-Packets of the slow path are counted by the kernel; what took the fast path is
-computed from the counters of the connections and marked so.
+		{name: "status", short: "what is accelerated, and why not more", run: showStatus, flags: flags(runFlag, jsonFlag, prometheusFlag), long: `
+Asks the daemon. First what share of the packets was accelerated, and by which
+path: the slow path and the engines are counted, the flowtable's share is
+computed from the counters of the connections and marked so. Then for each port
+the hook, the receive mode and the engine, each with its reason; what came in,
+what its engine forwarded, passed to the kernel or dropped, and why; then
+problems, and what would be worth changing.
 
 Exit codes: 0 answered, 1 no daemon runs, 2 wrong use.
 Example:    fastpath status --json`},
 		{name: "flows", args: "[FILTER]", short: "the accelerated flows", run: showFlows, flags: flags(runFlag, jsonFlag), long: `
-Asks the daemon for the connections that the fast path carries. The kernel
-tells their addresses and counters; in, out and encap are computed.
+Asks the daemon for the connections that the fast path carries. An engine knows
+its flows exactly. Of the flowtable's the kernel tells addresses and counters
+only; in, out and encap are computed.
 ` + status.FilterHelp + `
 
 Exit codes: 0 answered, 1 no daemon runs, 2 wrong use.
-Example:    fastpath flows tcp 192.168.1.10 port 443`},
+Example:    fastpath flows engine xdp tcp 192.168.1.10 port 443`},
+		{name: "explain", args: "TUPLE", short: "why a connection is or isn't accelerated", run: explain, flags: flags(runFlag, jsonFlag), long: `
+Asks the daemon which path a connection takes, and prints one sentence: the
+engine or the flowtable that carries it, or the first thing that keeps it on the
+slow path, with the rule if it was one.
+` + status.TupleHelp + `
+
+Exit codes: 0 accelerated, 1 an error or no daemon runs, 2 wrong use, 3 on the
+            slow path, or no such connection.
+Example:    fastpath explain tcp 192.168.1.20:51000 93.184.216.34:443`},
+		{name: "flush", args: "[FILTER]", short: "sends flows back to the slow path", run: flush, flags: flags(runFlag), long: `
+Sends accelerated flows back to the slow path, to be judged again by the rules
+that hold now; the connections go on. Without a filter all of them; with one
+only those of the engines that fit: a flowtable's can't be singled out.
+` + status.FilterHelp + `
+
+Exit codes: 0 done, 1 an error or no daemon runs, 2 wrong use.
+Example:    fastpath flush 192.168.1.10`},
 		{name: "notify", args: "KIND [KEY=VALUE...]", short: "tells the daemon that something changed", run: notify, flags: flags(runFlag), long: `
 Hands over to the daemon, which looks at the kernel again, and returns at once.
 KIND and the values only go into the log.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fastpath/src/agent"
+	"fastpath/src/engine"
 	"fastpath/src/kernel"
 	"fastpath/src/status"
 )
@@ -47,20 +48,28 @@ func (c *call) serve(one *instance, k *kernel.Kernel, log *slog.Logger) error {
 	if err != nil {
 		log.Warn("watchdog", "error", err)
 	}
-	a := agent.New(agent.Options{
-		Kernel:   k,
+	var a *agent.Agent
+	r, err := newRouter(k, c.dirs(), func() { a.Look() }, log)
+	if err != nil {
+		return err
+	}
+	if err := unmarkConfigured(c.dirs()); err != nil {
+		log.Debug("what a daemon before may have left", "error", err) // the first look tells what is missing
+	}
+	a = agent.New(agent.Options{
+		Kernel:   r,
 		Dirs:     c.dirs(),
 		Version:  bareVersion(),
 		Log:      log,
 		SdNotify: func(state string) { tellManager(state, log) },
 		Watchdog: watchdog,
-		Vanished: func(err error) bool { return errors.Is(err, kernel.ErrVanished) },
+		Vanished: func(err error) bool { return errors.Is(err, kernel.ErrVanished) || errors.Is(err, engine.ErrVanished) },
 		Fatal:    func(err error) bool { return errors.Is(err, kernel.ErrPermission) },
 	})
 	// A signal may come as soon as the pid file is there.
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	forward(unix.SIGHUP, a.Reload)
+	forward(unix.SIGHUP, func() { r.engines.Reload(); a.Reload() })
 	forward(unix.SIGUSR1, a.Look)
 	if err := one.writePID(); err != nil {
 		return err
@@ -91,7 +100,8 @@ func tellManager(state string, log *slog.Logger) {
 }
 
 // stayThin keeps an idle daemon small and still. The loop is one goroutine,
-// so that a second processor would only bring threads that wake each other.
+// so that a second processor would only bring threads that wake each other;
+// engine afxdp takes what its workers need while they run.
 // A heap of one or two megabytes is collected early instead of at four.
 func stayThin() {
 	if os.Getenv("GOMAXPROCS") == "" {

@@ -166,6 +166,12 @@ func TestDaemon(t *testing.T) {
 	if r := p.inside("plan", "--config", p.config, "--run", p.run); r.code != 0 || r.stdout != "nothing to do\n" {
 		t.Errorf("plan beside the daemon: %+v", r)
 	}
+	if r := p.inside("status", "--prometheus", "--run", p.run); r.code != 0 || !strings.HasPrefix(r.stdout, "# HELP fastpath_info ") || !strings.HasSuffix(r.stdout, "\n# EOF\n") {
+		t.Errorf("metrics: %+v", r)
+	}
+	if r := p.inside("flush", "--run", p.run, "engine", "xdp"); r.code != 0 || !strings.HasPrefix(r.stdout, "0 engine flows sent back") || !strings.Contains(r.stdout, "can't be singled out") {
+		t.Errorf("flush: %+v", r)
+	}
 
 	p.signal(syscall.SIGTERM)
 	p.hear("STOPPING=1")

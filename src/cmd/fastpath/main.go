@@ -40,10 +40,11 @@ type command struct {
 
 // options are the flags of all commands; each declares those that it has.
 type options struct {
-	config string
-	runDir string
-	json   bool
-	level  string
+	config     string
+	runDir     string
+	json       bool
+	prometheus bool
+	level      string
 }
 
 // call is one run of a command.
@@ -148,7 +149,7 @@ func usage(w io.Writer) {
 	}
 	fmt.Fprint(w, `
 fastpath COMMAND --help tells more about each of them.
-Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong use; plan has its own.
+Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong use; plan and explain have their own.
 `)
 }
 

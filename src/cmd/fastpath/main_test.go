@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -112,16 +113,23 @@ func TestWrongUse(t *testing.T) {
 		"status extra":         `it takes no argument "extra"`,
 		"flows sctp":           `"sctp" is not tcp`,
 		"flows port":           "port needs a number",
-		"notify":               "which KIND?",
-		"notify iface ACTION":  `"ACTION" is not KEY=VALUE`,
-		"notify iface =x":      `"=x" is not KEY=VALUE`,
-		"uci export":           "one FILE",
-		"uci export a b":       "one FILE",
-		"check --config":       "flag needs an argument",
-		"version --json":       "flag provided but not defined",
-		"plan --run":           "flag needs an argument",
-		"check --config=":      "flag needs an argument: -config",
-		"status --run=":        "flag needs an argument: -run",
+		"flows engine none":    "engine needs one of",
+		"flush sctp":           `"sctp" is not tcp`,
+		"explain":              "it takes tcp or udp, and two ends",
+		"explain tcp a b":      `"a" is not ADDRESS:PORT`,
+		"explain --flows":      "flag provided but not defined",
+
+		"status --json --prometheus": "not both",
+		"notify":                     "which KIND?",
+		"notify iface ACTION":        `"ACTION" is not KEY=VALUE`,
+		"notify iface =x":            `"=x" is not KEY=VALUE`,
+		"uci export":                 "one FILE",
+		"uci export a b":             "one FILE",
+		"check --config":             "flag needs an argument",
+		"version --json":             "flag provided but not defined",
+		"plan --run":                 "flag needs an argument",
+		"check --config=":            "flag needs an argument: -config",
+		"status --run=":              "flag needs an argument: -run",
 	} {
 		t.Run(args, func(t *testing.T) {
 			r := fastpath(t, strings.Fields(args)...)
@@ -197,8 +205,10 @@ func TestFullDisk(t *testing.T) {
 
 func TestNoDaemon(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"status", "flows"} {
-		fastpath(t, name, "--run", dir).oneLine(t, 1, "fastpath is not running (start it: ")
+	for _, args := range [][]string{{"status"}, {"status", "--prometheus"}, {"flows"}, {"flush"},
+		{"explain", "tcp", "192.0.2.1:1", "192.0.2.2:2"}} {
+		args = slices.Insert(args, 1, "--run", dir)
+		fastpath(t, args...).oneLine(t, 1, "fastpath is not running (start it: ")
 	}
 	if r := fastpath(t, "notify", "--run", dir, "iface", "ACTION=ifup"); r != (result{}) {
 		t.Errorf("notify: %+v, want silence", r)

@@ -18,8 +18,8 @@ import (
 const exitSteps = 2
 
 // plan prints the steps that run would take. What behaviour showed about
-// early_ingress only the daemon knows: without it, its counting chains would
-// look like a difference, or the lack of them.
+// early_ingress, and which engines run, only the daemon knows: without it,
+// these would look like a difference, or the lack of them.
 func plan(c *call) int {
 	conf, err := config.Load(c.dirs())
 	if err != nil {
@@ -38,6 +38,7 @@ func plan(c *call) int {
 	switch doc, err := status.AskDocument(c.runDir); {
 	case err == nil:
 		o.Hooks = doc.Early.Override(o.Hooks)
+		o.Engines, o.Refused = doc.Engines, doc.Refused
 	case !errors.Is(err, status.ErrNotRunning):
 		return c.fail("plan", err)
 	}
@@ -72,7 +73,11 @@ func cleanup(c *call) int {
 	if err != nil {
 		return c.fail("cleanup", errors.Join(err, one.release()))
 	}
-	if err := errors.Join(k.Cleanup(), k.Close(), one.release()); err != nil {
+	err = k.Cleanup()
+	if err == nil {
+		err = unmarkConfigured(c.dirs())
+	}
+	if err := errors.Join(err, k.Close(), one.release()); err != nil {
 		return c.fail("cleanup", err)
 	}
 	return exitOK
