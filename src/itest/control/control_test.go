@@ -18,9 +18,22 @@ import (
 )
 
 func TestControl(t *testing.T) {
+	t.Parallel() // beside TestEngines, as a VM uses one CPU
 	prog := daemon(t)
 	vm.EachKernel(t, func(t *testing.T, k vm.Kernel) {
-		vm.GoTest(t, config(t, k, prog), "./src/itest/control", ".")
+		vm.GoTest(t, config(t, k, prog), "./src/itest/control", ".", "-test.skip=^TestEngine")
+	})
+}
+
+// The packet engines, in virtual time: gaps are what they are however busy this
+// machine is.
+func TestEngines(t *testing.T) {
+	t.Parallel()
+	prog := daemon(t)
+	vm.EachKernel(t, func(t *testing.T, k vm.Kernel) {
+		cfg := config(t, k, prog)
+		cfg.VirtualTime = true
+		vm.GoTest(t, cfg, "./src/itest/control", "^TestEngine")
 	})
 }
 

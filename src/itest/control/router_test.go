@@ -54,7 +54,7 @@ func build(t *testing.T, v topo.Variant) *router {
 			t.Error(err)
 		}
 	})
-	if err := v.WriteConfig(r.config()); err != nil {
+	if err := v.WriteConfig(r.config(), topo.Engine{}); err != nil {
 		t.Fatal(err)
 	}
 	r.Router.Run(t, "nft '"+slowTable+"'")
@@ -111,15 +111,17 @@ func (r *router) stop(t *testing.T, sig syscall.Signal) {
 	r.daemon = nil
 }
 
-// eventually waits until ok and returns how long that took.
+// eventually waits until ok and returns how long that took. It asks less and
+// less often: on an emulated CPU an answer takes long.
 func (r *router) eventually(t *testing.T, what string, ok func() bool) time.Duration {
 	t.Helper()
-	start := time.Now()
+	start, wait := time.Now(), 20*time.Millisecond
 	for time.Since(start) < patience {
 		if ok() {
 			return time.Since(start)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(wait)
+		wait = min(2*wait, 300*time.Millisecond)
 	}
 	t.Fatalf("not within %v: %s; the daemon's log:\n%s", patience, what, r.log.String())
 	return 0
@@ -216,18 +218,31 @@ func (r *router) slowBytes(t *testing.T) int64 {
 	return n
 }
 
+type transfer = traffic.Transfer
+
 // transfer is one flow of host1; up: host1 sends.
-func (r *router) transfer(addr string, udp, up bool, size int64) traffic.Transfer {
-	return traffic.Transfer{Client: r.Host1, Server: r.Provider, Addr: netip.MustParseAddr(addr),
+func (r *router) transfer(addr string, udp, up bool, size int64) transfer {
+	return transfer{Client: r.Host1, Server: r.Provider, Addr: netip.MustParseAddr(addr),
 		Port: 5000, UDP: udp, Up: up, Bytes: size}
 }
 
 // accelerated runs a transfer and fails unless less than one percent of its
 // measured part took the slow path, and all of it arrived.
-func (r *router) accelerated(t *testing.T, c traffic.Transfer) {
+func (r *router) accelerated(t *testing.T, c transfer) {
+	t.Helper()
+	r.acceleratedAfter(t, c, func() {})
+}
+
+// acceleratedAfter is accelerated with something to do, or to wait for, before
+// the measured part.
+func (r *router) acceleratedAfter(t *testing.T, c transfer, do func()) {
 	t.Helper()
 	var before int64
-	c.Steady = func() error { before = r.slowBytes(t); return nil }
+	c.Steady = func() error {
+		do()
+		before = r.slowBytes(t)
+		return nil
+	}
 	result, err := c.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)

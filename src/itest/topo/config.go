@@ -18,11 +18,21 @@ var etc embed.FS
 
 var templates = template.Must(template.ParseFS(etc, "etc/*"))
 
+// Engine is what the router's port sections ask for; the zero value: there are none.
+type Engine struct {
+	Kind     string // xdp, afxdp
+	ZeroCopy bool
+	// Force: the engine need not show that it is cheaper than the best path
+	// without it, about which an emulated CPU tells little.
+	Force bool
+}
+
 // render fills in one file of etc for the variant.
-func (v Variant) render(name string) (string, error) {
+func (v Variant) render(name string, e Engine) (string, error) {
 	var b strings.Builder
 	err := templates.ExecuteTemplate(&b, name, map[string]any{
-		"LAN": v.LAN(), "WAN": v.WAN(), "Lower": v.Lower(), "Bridge": v.Bridge, "VLAN": v.VLAN, "PPPoE": v.PPPoE,
+		"LAN": v.LAN(), "WAN": v.WAN(), "Lower": v.Lower(), "Tunnel": v.Tunnel(),
+		"Bridge": v.Bridge, "VLAN": v.VLAN, "PPPoE": v.PPPoE, "MTU": tunnelMTU, "Engine": e,
 		"RouterLANv4": RouterLANv4, "RouterLANv6": RouterLANv6, "RouterWANv4": RouterWANv4, "RouterWANv6": RouterWANv6,
 		"ProviderWANv4": ProviderWANv4, "ProviderWANv6": ProviderWANv6, "User": user, "Password": password,
 	})
@@ -30,16 +40,16 @@ func (v Variant) render(name string) (string, error) {
 }
 
 // Ruleset is the firewall, for nft -f.
-func (v Variant) Ruleset() (string, error) { return v.render("fw4.nft") }
+func (v Variant) Ruleset() (string, error) { return v.render("fw4.nft", Engine{}) }
 
 // WriteConfig writes network, firewall and fastpath into dir as OpenWrt has
-// them on this router.
-func (v Variant) WriteConfig(dir string) error {
+// them on this router, with the engine on each of its ports.
+func (v Variant) WriteConfig(dir string, e Engine) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for _, name := range []string{"network", "firewall", "fastpath"} {
-		text, err := v.render(name)
+		text, err := v.render(name, e)
 		if err != nil {
 			return err
 		}

@@ -15,9 +15,9 @@ import (
 // What WriteConfig writes is valid UCI, strictly read, has no problem for
 // fastpath, and names the devices that the variant has.
 func TestWriteConfig(t *testing.T) {
-	for _, v := range Variants {
+	for _, v := range append(Variants, DSLite) {
 		dir := t.TempDir()
-		if err := v.WriteConfig(dir); err != nil {
+		if err := v.WriteConfig(dir, Engine{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"network", "firewall", "fastpath"} {
@@ -39,10 +39,32 @@ func TestWriteConfig(t *testing.T) {
 	}
 }
 
+// What an Engine asks for stands at both ports.
+func TestWriteEngine(t *testing.T) {
+	for _, e := range []Engine{{Kind: "xdp"}, {Kind: "afxdp", ZeroCopy: true}, {Kind: "xdp", Force: true}} {
+		dir := t.TempDir()
+		if err := PPPoEVLAN.WriteConfig(dir, e); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load(config.Dirs{Config: dir})
+		if err != nil || len(c.Ports) != 2 {
+			t.Fatalf("%+v: %v, ports %+v", e, err, c.Ports)
+		}
+		for _, p := range c.Ports {
+			if p.Engine != e.Kind || p.ZeroCopy != e.ZeroCopy || p.Force != e.Force {
+				t.Errorf("%+v: port %+v", e, p)
+			}
+		}
+		if c.Ports[0].Networks[0] != "lan" || c.Ports[1].Device != "wan" {
+			t.Errorf("ports %+v", c.Ports)
+		}
+	}
+}
+
 // nft takes the rules, and they name the variant's devices and no others.
 func TestRuleset(t *testing.T) {
 	n := testkit.NewNetns(t, "rules")
-	for _, v := range Variants {
+	for _, v := range append(Variants, DSLite) {
 		rules, err := v.Ruleset()
 		if err != nil {
 			t.Fatal(err)
@@ -50,8 +72,8 @@ func TestRuleset(t *testing.T) {
 		if _, err := n.Sh("nft --check -f - <<'END'\n" + rules + "END\n"); err != nil {
 			t.Errorf("%s: %v", v.Name, err)
 		}
-		for _, device := range []string{"br-lan", "lan1", "wan", "wan.35", "pppoe-wan"} {
-			want := slices.Contains([]string{v.LAN(), v.WAN()}, device)
+		for _, device := range []string{"br-lan", "lan1", "wan", "wan.35", "pppoe-wan", "ds-dslite"} {
+			want := slices.Contains([]string{v.LAN(), v.WAN(), v.Tunnel()}, device)
 			if got := strings.Contains(rules, `"`+device+`"`); got != want {
 				t.Errorf("%s: the rules name %s: %v, want %v", v.Name, device, got, want)
 			}

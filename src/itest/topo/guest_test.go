@@ -32,15 +32,47 @@ const flowtable = slowPath + `table inet ft {
 
 // Without a flowtable all goes by the slow path, and the counter shows it.
 func TestSlowPath(t *testing.T) {
-	n := build(t, topo.PPPoEVLAN, topo.Virtio)
-	load(t, n, slowPath)
-	for _, c := range cases(n) {
-		t.Run(c.String(), func(t *testing.T) {
-			if r, slow := measured(t, n, c); slow < r.Sent {
-				t.Errorf("sent %d bytes, only %d took the slow path", r.Sent, slow)
+	for _, v := range []topo.Variant{topo.PPPoEVLAN, topo.DSLite} {
+		t.Run(v.Name, func(t *testing.T) {
+			n := build(t, v, topo.Virtio)
+			load(t, n, slowPath)
+			for _, c := range cases(n) {
+				t.Run(c.String(), func(t *testing.T) { slow(t, n, c) })
 			}
 		})
 	}
+}
+
+// slow fails unless all of a transfer took the slow path and, where it is IPv4
+// over DS-Lite, came through the tunnel.
+func slow(t *testing.T, n *topo.Net, c traffic.Transfer) {
+	t.Helper()
+	before := tunnelBytes(t, n)
+	r, slow := measured(t, n, c)
+	if slow < r.Sent {
+		t.Errorf("sent %d bytes, only %d took the slow path", r.Sent, slow)
+	}
+	in := tunnelBytes(t, n) - before
+	if want := n.Variant.DSLite && c.Addr.Is4(); want != (in >= r.Sent) {
+		t.Errorf("sent %d bytes, %d by the tunnel; want them in it: %v", r.Sent, in, want)
+	}
+}
+
+// tunnelBytes is what the router's tunnel has carried, both ways.
+func tunnelBytes(t *testing.T, n *topo.Net) (sum int64) {
+	t.Helper()
+	if !n.Variant.DSLite {
+		return 0
+	}
+	out := n.Router.Run(t, "cat /sys/class/net/"+n.Variant.Tunnel()+"/statistics/?x_bytes")
+	for _, word := range strings.Fields(out) {
+		b, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += b
+	}
+	return sum
 }
 
 // In each variant, both directions of TCP and UDP carry every byte, in both

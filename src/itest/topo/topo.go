@@ -11,7 +11,9 @@
 // IPv4, a routed prefix for IPv6, the rules in the shape that fw4 prints, and
 // for PPPoE the device pppoe-wan. WriteConfig writes what /etc/config of that
 // router holds. Over PPPoE, discovery is between pppd and pppoe-server, and the
-// packets of the session are the kernel's on both ends (see kpppd).
+// packets of the session are the kernel's on both ends (see kpppd). With DS-Lite
+// (RFC 6333) WAN has only IPv6, and the router has a tunnel to the provider's
+// AFTR, which does the NAT.
 package topo
 
 import (
@@ -29,6 +31,7 @@ type Variant struct {
 	Bridge bool // LAN is br-lan with lan1 and lan2; else only lan1, without a bridge
 	VLAN   int  // WAN is on this VLAN of wan; 0: untagged
 	PPPoE  bool // WAN is PPPoE; else static addresses
+	DSLite bool // WAN has IPv6 only, and IPv4 goes through it in a tunnel; not with PPPoE
 }
 
 // The variants.
@@ -38,9 +41,10 @@ var (
 	VLAN      = Variant{Name: "vlan", Bridge: true, VLAN: 35}
 	PPPoE     = Variant{Name: "pppoe", Bridge: true, PPPoE: true}
 	PPPoEVLAN = Variant{Name: "pppoe-vlan", Bridge: true, VLAN: 35, PPPoE: true}
+	DSLite    = Variant{Name: "ds-lite", Bridge: true, VLAN: 35, DSLite: true}
 )
 
-// Variants are all of them, the simplest first.
+// Variants are those that every kernel's flowtable can carry, the simplest first.
 var Variants = []Variant{Plain, Bridge, VLAN, PPPoE, PPPoEVLAN}
 
 // LAN is the device with the router's LAN addresses.
@@ -54,12 +58,20 @@ func (v Variant) LAN() string {
 // Lower is the Ethernet device of WAN: wan or wan.35.
 func (v Variant) Lower() string { return v.tagged("wan") }
 
-// WAN is the device with the router's WAN addresses.
+// WAN is the device with the router's WAN addresses; with DS-Lite see also Tunnel.
 func (v Variant) WAN() string {
 	if v.PPPoE {
 		return "pppoe-wan"
 	}
 	return v.Lower()
+}
+
+// Tunnel is the router's DS-Lite device, by netifd's naming; "" without.
+func (v Variant) Tunnel() string {
+	if v.DSLite {
+		return "ds-dslite"
+	}
+	return ""
 }
 
 // line is the Ethernet device at the provider's end.
@@ -88,10 +100,12 @@ const (
 	RouterLANv6        = "2001:db8:1::1"
 	LANPrefixv6        = "2001:db8:1::/64"
 	RouterWANv4        = "198.51.100.2"
+	RedialledWANv4     = "198.51.100.3"     // PPPoE's two addresses take turns
 	RouterWANv6        = "2001:db8:ffff::2" // not with PPPoE: link-local addresses do
 	ProviderWANv4      = "198.51.100.1"
 	ProviderWANv6      = "2001:db8:ffff::1"
 	Serverv4, Serverv6 = "203.0.113.10", "2001:db8:5::10"
+	AFTRv4             = "198.51.100.9" // what the provider's NAT makes of DS-Lite's hosts
 )
 
 // Net is a built topology.

@@ -22,16 +22,26 @@ func (n *Net) startWAN() error {
 	if err := errors.Join(startEthernet(n.Provider, "line", v), startEthernet(n.Router, "wan", v)); err != nil {
 		return err
 	}
-	if v.PPPoE {
+	switch {
+	case v.PPPoE:
 		return n.startSession()
+	case v.DSLite:
+		return n.startTunnel()
 	}
 	return errors.Join(
 		ip(n.Provider,
 			"addr add "+ProviderWANv4+"/24 dev "+v.line(), "addr add "+ProviderWANv6+"/64 dev "+v.line()+" nodad",
 			"route add "+LANPrefixv6+" via "+RouterWANv6),
-		ip(n.Router,
-			"addr add "+RouterWANv4+"/24 dev "+v.Lower(), "addr add "+RouterWANv6+"/64 dev "+v.Lower()+" nodad",
-			"route add default via "+ProviderWANv4, "route add default via "+ProviderWANv6))
+		n.Address())
+}
+
+// Address gives the router's static WAN what it lacks of its addresses and
+// routes, as netifd does when the device has come back.
+func (n *Net) Address() error {
+	wan := n.Variant.Lower()
+	return ip(n.Router,
+		"addr replace "+RouterWANv4+"/24 dev "+wan, "addr replace "+RouterWANv6+"/64 dev "+wan+" nodad",
+		"route replace default via "+ProviderWANv4, "route replace default via "+ProviderWANv6)
 }
 
 func startEthernet(ns *testkit.Netns, device string, v Variant) error {

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"slices"
+	"strings"
 
 	"fastpath/src/testkit"
 	"fastpath/src/testkit/vm"
@@ -96,6 +99,24 @@ func moveNIC(i int, to plugAt) error {
 		}
 	}
 	return fmt.Errorf("no NIC %s: is this the VM that VM describes?", vm.NICAddr(i))
+}
+
+// Replug takes the virtio NIC of a bridge port out of the router and puts it
+// back: the device goes and comes with another index.
+func (n *Net) Replug(device string) error {
+	at := plugAt{n.Router, device}
+	i := slices.Index(n.ends(), at)
+	name, err := n.Router.Sh("basename $(readlink /sys/class/net/" + device + "/device)")
+	if err != nil {
+		return err
+	}
+	const driver = "/sys/bus/virtio/drivers/virtio_net/"
+	for _, file := range []string{"unbind", "bind"} {
+		if err := os.WriteFile(driver+file, []byte(strings.TrimSpace(name)), 0); err != nil {
+			return err
+		}
+	}
+	return errors.Join(moveNIC(i, at), ip(n.Router, "link set "+device+" master "+n.Variant.LAN(), "link set "+device+" up"))
 }
 
 // unplug gives virtio NICs back to the VM's first namespace, at once: when a

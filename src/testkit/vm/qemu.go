@@ -37,13 +37,27 @@ func qemuArgs(cfg Config, image string) []string {
 		"-kernel", cfg.Kernel.Image, "-initrd", image,
 		"-append", kernelArgs + " " + cfg.Append,
 	}
-	if len(cfg.NICs) == 0 {
+	if cfg.VirtualTime {
+		args = append(args, "-icount", "shift=0,sleep=off")
+	}
+	if len(cfg.NICs)+len(cfg.Sockets) == 0 {
 		args = append(args, "-nic", "none")
 	}
 	for i, hub := range cfg.NICs {
+		args = append(args, "-netdev", fmt.Sprintf("hubport,id=n%d,hubid=%d", i, hub), "-device", nic(i))
+	}
+	for i, path := range cfg.Sockets {
+		i += len(cfg.NICs)
 		args = append(args,
-			"-netdev", fmt.Sprintf("hubport,id=n%d,hubid=%d", i, hub),
-			"-device", fmt.Sprintf("virtio-net-pci,disable-legacy=on,iommu_platform=on,netdev=n%d,mac=%s", i, NICAddr(i)))
+			"-netdev", fmt.Sprintf("stream,id=n%d,server=off,addr.type=unix,addr.path=%s", i, path),
+			"-object", fmt.Sprintf("filter-buffer,id=f%d,netdev=n%[1]d,queue=tx,interval=1000", i),
+			"-device", nic(i))
 	}
 	return args
+}
+
+// nic is the device of the i-th NIC. With these options virtio-net can do AF_XDP
+// in zero copy, where the kernel's driver can.
+func nic(i int) string {
+	return fmt.Sprintf("virtio-net-pci,disable-legacy=on,iommu_platform=on,netdev=n%d,mac=%s", i, NICAddr(i))
 }

@@ -42,6 +42,14 @@ type Config struct {
 	Env      []string      // NAME=value
 	Append   string        // more kernel arguments
 	Timeout  time.Duration // 0: ten minutes
+	// Sockets are more NICs, numbered after NICs, each wired to a unix stream
+	// socket that the caller listens on. Frames follow their length there, 32 bits in
+	// network byte order, and reach the VM in bursts: all that came within a millisecond.
+	Sockets []string
+	// VirtualTime makes the VM's clock count instructions, one a nanosecond, and
+	// jump ahead while the CPU is idle: what is measured inside doesn't depend on
+	// how busy this machine is.
+	VirtualTime bool
 }
 
 // NICAddr is the MAC address of the i-th NIC.

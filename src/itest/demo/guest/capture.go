@@ -31,7 +31,7 @@ func startCaptures(router *testkit.Netns, server netip.AddrPort) (*captures, err
 		match: fmt.Sprintf(" %s.%d", server.Addr(), server.Port()),
 		seen:  map[string]*atomic.Int64{},
 	}
-	for _, device := range []string{"lan1", "lan2", "wan"} {
+	for _, device := range ports {
 		c.seen[device] = &atomic.Int64{}
 		cmd := router.Command("tcpdump", "-i", device, "-Q", "in", "-Z", "root", "-nn", "-q", "-l", "--immediate-mode")
 		if err := c.start(cmd, c.seen[device]); err != nil {

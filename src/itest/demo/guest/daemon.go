@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,8 +21,6 @@ import (
 
 // planSteps is the exit status of fastpath plan when there is something to do.
 const planSteps = 2
-
-const early = state.HookEarly
 
 const logFile = "/tmp/fastpath.log"
 
@@ -37,16 +37,17 @@ func show(router *testkit.Netns, name string, args ...string) int {
 	return cmd.ProcessState.ExitCode()
 }
 
+// ports are the router's.
+var ports = []string{"lan1", "lan2", "wan"}
+
 // daemon is fastpath run, in the router.
 type daemon struct {
 	cmd    *exec.Cmd
 	exited chan error
-	hook   state.Hook
-	reason string
 }
 
-// startDaemon returns when the daemon accelerates at the hook want ("": at any).
-func startDaemon(router *testkit.Netns, want string) (*daemon, error) {
+// startDaemon returns when the daemon accelerates as it is wanted to.
+func startDaemon(router *testkit.Netns, want wanted) (*daemon, error) {
 	log, err := os.Create(logFile)
 	if err != nil {
 		return nil, err
@@ -58,21 +59,17 @@ func startDaemon(router *testkit.Netns, want string) (*daemon, error) {
 		return nil, fmt.Errorf("fastpath run: %w", err)
 	}
 	go func() { d.exited <- d.cmd.Wait() }()
-	err = d.waitReady(router)
+	err = d.waitReady(router, want)
 	said, readErr := os.ReadFile(logFile)
 	fmt.Printf("   $ fastpath run\n%s", indent(string(said)))
-	if err == nil && want != "" && string(d.hook) != want {
-		err = fmt.Errorf("fastpath chose hook %s (%s), want %s", d.hook, d.reason, want)
-	}
 	if err != nil {
 		return nil, errors.Join(err, readErr, d.stop())
 	}
-	fmt.Printf("   It accelerates at hook %s.\n", d.hook)
 	return d, nil
 }
 
-// waitReady asks for the status until a look at the kernel has led to a hook.
-func (d *daemon) waitReady(router *testkit.Netns) error {
+// waitReady asks for the status until it is what is wanted.
+func (d *daemon) waitReady(router *testkit.Netns, want wanted) error {
 	var last error
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		select {
@@ -82,18 +79,45 @@ func (d *daemon) waitReady(router *testkit.Netns) error {
 		default:
 		}
 		doc, err := ask(router)
-		if err != nil {
-			last = err
-			continue
+		if err == nil {
+			err = want.check(doc.Report)
 		}
-		d.hook, d.reason = doc.Report.Hook, doc.Report.HookReason
-		if d.hook == state.HookIngress || d.hook == early {
+		if last = err; last == nil {
 			return nil
 		}
-		last = fmt.Errorf("it has hook %q: %s", d.hook, d.reason)
 	}
-	return fmt.Errorf("fastpath run doesn't accelerate: %w", last)
+	return fmt.Errorf("fastpath run doesn't accelerate as wanted: %w", last)
 }
+
+// wanted is what the daemon has to choose.
+type wanted struct {
+	hook   string // of the flowtable; "": any
+	engine string // of each port; "": the flowtable
+}
+
+// check says what r has instead, with its reason.
+func (w wanted) check(r state.Report) error {
+	if w.engine == "" {
+		if r.Hook != state.HookOff && (w.hook == "" || string(r.Hook) == w.hook) {
+			return nil
+		}
+		return fmt.Errorf("hook %s (%s), want %s", r.Hook, r.HookReason, cmp.Or(w.hook, "any"))
+	}
+	for _, name := range ports {
+		i := slices.IndexFunc(r.Ports, func(p state.PortReport) bool { return p.Name == name })
+		if i < 0 {
+			return fmt.Errorf("no port %s", name)
+		}
+		if p := r.Ports[i]; p.Engine != w.engine {
+			return fmt.Errorf("port %s has engine %s (%s), want %s", name, p.Engine, p.EngineReason, w.engine)
+		}
+	}
+	return nil
+}
+
+// untapped says whether accelerated packets pass tcpdump by at the ingress
+// ports; else it sees all of them.
+func (w wanted) untapped(r state.Report) bool { return w.engine != "" || r.Hook == state.HookEarly }
 
 // ask is fastpath status --json.
 func ask(router *testkit.Netns) (doc status.Document, err error) {

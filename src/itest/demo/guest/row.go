@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"text/tabwriter"
+	"time"
 
 	"fastpath/src/itest/topo"
 	gen "fastpath/src/itest/topo/traffic"
@@ -22,6 +23,10 @@ const (
 	maxSlow   = 0.01
 )
 
+// warm is how long the first packets of UDP take: conntrack calls a UDP flow a
+// stream after two seconds, and engines wait for that.
+const warm = 2500 * time.Millisecond
+
 // transfers are the rows: TCP and UDP, up and down, over IPv4 and IPv6. The
 // LAN's two hosts take turns.
 func transfers(n *topo.Net) (all []gen.Transfer) {
@@ -30,8 +35,8 @@ func transfers(n *topo.Net) (all []gen.Transfer) {
 		for _, udp := range []bool{false, true} {
 			for _, up := range []bool{true, false} {
 				all = append(all, gen.Transfer{
-					Client: host, Server: n.Provider, Addr: netip.MustParseAddr(addr), Port: 5000,
-					UDP: udp, Up: up, Bytes: rowBytes,
+					Client: host, Server: n.Provider, Addr: netip.MustParseAddr(addr), Port: uint16(5000 + len(all)),
+					UDP: udp, Up: up, Bytes: rowBytes, Warm: warm,
 				})
 			}
 		}
@@ -42,7 +47,7 @@ func transfers(n *topo.Net) (all []gen.Transfer) {
 // row is one transfer and what was measured of it.
 type row struct {
 	transfer gen.Transfer
-	early    bool   // also watch the ingress ports with tcpdump
+	untapped bool   // also watch the ingress ports with tcpdump, which must see none of the fast path
 	halfway  func() // called once while it runs; nil: nothing to show
 
 	result gen.Result
@@ -55,7 +60,7 @@ func (r *row) run(ctx context.Context, router *testkit.Netns) error {
 	var before count
 	var seenBefore int64
 	var caps *captures
-	if r.early {
+	if r.untapped {
 		var err error
 		if caps, err = startCaptures(router, netip.AddrPortFrom(t.Addr, t.Port)); err != nil {
 			return err
@@ -121,7 +126,7 @@ func (r *row) verdict() error {
 func printTable(rows []row) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "flow\tsent MB\treceived MB\tslow packets\tslow bytes\tshare\tlongest gap ms\tMbit/s\t")
-	if rows[0].early {
+	if rows[0].untapped {
 		fmt.Fprint(w, "tcpdump saw\t")
 	}
 	fmt.Fprint(w, "\t\n")
@@ -129,7 +134,7 @@ func printTable(rows []row) {
 		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%d\t%d\t%.4f %%\t%.0f\t%.0f\t", r.transfer, float64(r.result.Sent)/1e6,
 			float64(r.result.Received)/1e6, r.slow.packets, r.slow.bytes, 100*r.slowShare(),
 			float64(r.result.Gap.Microseconds())/1e3, r.mbits())
-		if r.early {
+		if r.untapped {
 			fmt.Fprintf(w, "%d\t", r.seen)
 		}
 		verdict := "ok"
@@ -139,10 +144,11 @@ func printTable(rows []row) {
 		fmt.Fprintf(w, "%s\t\n", verdict)
 	}
 	w.Flush()
-	fmt.Printf("\n   Measured after the first %d packets of each flow. Sent and received: payload. Slow: what the first rule\n"+
+	fmt.Printf("\n   Measured after the first %d packets of each flow; UDP's took %v. Sent and received: payload. Slow: what the first rule\n"+
 		"   at hook forward counted, both ways. GSO, TSO and GRO are off at the hosts and the server. Mbit/s and\n"+
-		"   gaps are those of an emulated CPU.\n", gen.WarmPackets)
-	if rows[0].early {
-		fmt.Printf("   tcpdump saw: packets at the router's ingress ports; at early_ingress only those of the slow path.\n")
+		"   gaps are those of one emulated CPU, an instruction a nanosecond, for router, hosts and server.\n", gen.WarmPackets, warm)
+	if rows[0].untapped {
+		fmt.Printf("   tcpdump saw: packets at the router's ingress ports; no engine and no early_ingress shows it any, so\n" +
+			"   these are the slow path's.\n")
 	}
 }

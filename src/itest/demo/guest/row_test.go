@@ -9,7 +9,36 @@ import (
 	"time"
 
 	gen "fastpath/src/itest/topo/traffic"
+	"fastpath/src/state"
 )
+
+func TestWanted(t *testing.T) {
+	all := func(engine string) (p []state.PortReport) {
+		for _, name := range ports {
+			p = append(p, state.PortReport{Name: name, Engine: engine, EngineReason: "why"})
+		}
+		return p
+	}
+	for _, c := range []struct {
+		name   string
+		want   wanted
+		report state.Report
+		err    string // "": as wanted
+	}{
+		{"any hook", wanted{}, state.Report{Hook: state.HookIngress}, ""},
+		{"no hook", wanted{}, state.Report{Hook: state.HookOff, HookReason: "because"}, "because"},
+		{"the hook", wanted{hook: "early_ingress"}, state.Report{Hook: state.HookEarly}, ""},
+		{"another hook", wanted{hook: "early_ingress"}, state.Report{Hook: state.HookIngress}, "ingress"},
+		{"the engine", wanted{hook: "ingress", engine: "xdp"}, state.Report{Hook: state.HookOff, Ports: all("xdp")}, ""},
+		{"another engine", wanted{engine: "afxdp"}, state.Report{Ports: all("flowtable")}, "why"},
+		{"a port too few", wanted{engine: "xdp"}, state.Report{Ports: all("xdp")[:2]}, "no port wan"},
+	} {
+		err := c.want.check(c.report)
+		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.err)
+		}
+	}
+}
 
 func TestVerdict(t *testing.T) {
 	all := gen.Result{Sent: rowBytes, Received: rowBytes, Elapsed: time.Second}

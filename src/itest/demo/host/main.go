@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command host is `make demo`: it boots a VM for each kernel and runs the
-// guest program in it, which shows a router with PPPoE on a VLAN being
-// accelerated by the fastpath that it is given (amd64). KERNEL=NAME or
-// KERNEL=PATH picks one kernel (see package vm).
+// guest program in it, which shows a router being accelerated by the fastpath
+// that it is given (amd64). From the environment it takes
+//
+//	KERNEL  one kernel only, by name or path (see package vm)
+//	ENGINE  xdp or afxdp: a packet engine on each port; unset: the flowtable
+//	WAN     pppoe (PPPoE on a VLAN, the default) or dslite (IPv4 in IPv6 on a VLAN)
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,6 +44,27 @@ func kernels() []string {
 	return []string{"6.12", "early"}
 }
 
+// show is what is to be shown on each kernel.
+type show struct{ engine, wan string }
+
+func readShow() (s show, err error) {
+	s = show{engine: os.Getenv("ENGINE"), wan: cmp.Or(os.Getenv("WAN"), "pppoe")}
+	switch {
+	case !slices.Contains([]string{"", "xdp", "afxdp"}, s.engine):
+		return s, fmt.Errorf("ENGINE=%s: want xdp or afxdp", s.engine)
+	case !slices.Contains([]string{"pppoe", "dslite"}, s.wan):
+		return s, fmt.Errorf("WAN=%s: want pppoe or dslite", s.wan)
+	case s.wan == "dslite" && s.engine == "":
+		return s, errors.New("WAN=dslite wants ENGINE=xdp or afxdp: fastpath leaves tunnels out of the flowtable")
+	}
+	return s, nil
+}
+
+// args are the guest program's.
+func (s show) args(kernel string) []string {
+	return []string{"-hook=" + wantHook(kernel), "-engine=" + s.engine, fmt.Sprintf("-dslite=%v", s.wan == "dslite")}
+}
+
 // wantHook is what the daemon has to choose; "" if only it can know.
 func wantHook(kernel string) string {
 	switch kernel {
@@ -53,6 +79,10 @@ func wantHook(kernel string) string {
 func run(ctx context.Context) error {
 	if len(os.Args) != 2 {
 		return errors.New("usage: host FASTPATH (the program to show, as make demo builds it)")
+	}
+	what, err := readShow()
+	if err != nil {
+		return err
 	}
 	start := time.Now()
 	dir, err := os.MkdirTemp("", "fastpath-demo-")
@@ -71,7 +101,7 @@ func run(ctx context.Context) error {
 			continue
 		}
 		if err == nil {
-			err = demo(ctx, k, dir)
+			err = demo(ctx, k, what, dir)
 		}
 		verdict := "passed"
 		if err != nil {
@@ -121,7 +151,7 @@ func find(name string) (k vm.Kernel, err error) {
 }
 
 // demo runs the guest program on one kernel.
-func demo(ctx context.Context, k vm.Kernel, dir string) error {
+func demo(ctx context.Context, k vm.Kernel, what show, dir string) error {
 	var cfg vm.Config
 	err := step("building the programs of the VM", func() (err error) {
 		if cfg, err = topo.VM(k, dir); err != nil {
@@ -135,7 +165,8 @@ func demo(ctx context.Context, k vm.Kernel, dir string) error {
 		return err
 	}
 	cfg.Programs = append(cfg.Programs, "tcpdump")
-	cfg.Args = []string{"/job/demo", "-hook=" + wantHook(k.Name)}
+	cfg.Args = append([]string{"/job/demo"}, what.args(k.Name)...)
+	cfg.VirtualTime = true
 	cfg.Timeout = 30 * time.Minute
 	fmt.Println("   booting it (its CPU is emulated: this takes some ten seconds)")
 	status, err := vm.Run(ctx, cfg, os.Stdout)

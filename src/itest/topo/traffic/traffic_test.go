@@ -45,6 +45,39 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A stream goes both ways, and shows for how long a link that was down has stopped it.
+func TestStream(t *testing.T) {
+	a, b := testkit.NewNetns(t, "client"), testkit.NewNetns(t, "server")
+	testkit.Veth(t, a, "eth0", b, "eth0")
+	a.Run(t, "ip addr add 10.0.0.1/24 dev eth0")
+	b.Run(t, "ip addr add 10.0.0.2/24 dev eth0")
+	s, err := Stream{Client: a, Server: b, Addr: netip.MustParseAddr("10.0.0.2"), Port: 5000, Rate: 1000, Size: 200}.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = time.Minute
+	more := func(what string) {
+		t.Helper()
+		up, down := s.Up.Packets(), s.Down.Packets()
+		for start := time.Now(); s.Up.Packets() < up+100 || s.Down.Packets() < down+100; time.Sleep(time.Millisecond) {
+			if time.Since(start) > most {
+				t.Fatalf("%s: %d packets up, %d down", what, s.Up.Packets()-up, s.Down.Packets()-down)
+			}
+		}
+	}
+	more("at first")
+	s.Begin()
+	const down = 300 * time.Millisecond
+	a.Run(t, "ip link set eth0 down")
+	time.Sleep(down)
+	a.Run(t, "ip link set eth0 up")
+	more("after the fault")
+	up, back, err := s.End()
+	if err != nil || up.Gap < down || back.Gap < down || up.Received < 100 || back.Received < 100 {
+		t.Errorf("up %+v, down %+v, %v", up, back, err)
+	}
+}
+
 // A receiver notices each kind of damage to a stream.
 func TestReceiveTCP(t *testing.T) {
 	const warm, end = 1000, 100_000
