@@ -76,7 +76,7 @@ type Worker struct {
 	stop    chan struct{} // closed: stop
 	done    chan struct{} // closed: Run has returned
 
-	bursts, polls, naps, unprivileged atomic.Uint64
+	bursts, polls, naps atomic.Uint64
 }
 
 // Counters is what a worker did.
@@ -112,13 +112,13 @@ func NewWorker(c Config) (*Worker, error) {
 
 // Run forwards until Stop. It keeps its thread, whose priority it changes for
 // good; so the thread ends with the goroutine. While busy it does not give its
-// place to other goroutines: GOMAXPROCS must be above the number of workers.
+// place to other goroutines: GOMAXPROCS must be above the number of workers. And
+// a Collector must know it.
 func (w *Worker) Run() {
 	defer close(w.done)
 	runtime.LockOSThread()
-	if err := comeFirst(); err != nil {
-		w.unprivileged.Store(1) // it goes on: slower under overload, not wrong
-	}
+	w.poll.rank.begin()
+	defer w.poll.rank.end()
 	w.refill()
 	for {
 		select {
@@ -297,5 +297,5 @@ func (w *Worker) tidy() (more bool) {
 
 // Counters may be read at any time.
 func (w *Worker) Counters() Counters {
-	return Counters{Bursts: w.bursts.Load(), Polls: w.polls.Load(), Naps: w.naps.Load(), NotFirst: w.unprivileged.Load() != 0}
+	return Counters{Bursts: w.bursts.Load(), Polls: w.polls.Load(), Naps: w.naps.Load(), NotFirst: w.poll.rank.refused.Load()}
 }

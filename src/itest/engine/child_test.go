@@ -22,6 +22,8 @@ const (
 	whole     = "whole"
 	noCaps    = "without capabilities"
 	noSockets = "without AF_XDP"
+	garbage   = "with garbage for the Collector"
+	foreignGC = "with garbage for Go's runtime"
 )
 
 func TestMain(m *testing.M) {
@@ -32,12 +34,19 @@ func TestMain(m *testing.M) {
 	runtime.LockOSThread() // what is dropped now is dropped for Start
 	err := spoil(how)
 	if err == nil {
-		err = Serve(os.Stdin, os.Stdout)
+		err = serve(os.Stdin, os.Stdout, beside[how])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// beside is what runs beside the router.
+var beside = map[string]func(*Router){
+	whole: func(*Router) {}, noCaps: func(*Router) {}, noSockets: func(*Router) {},
+	garbage:   func(r *Router) { litter(r, r.garbage.Collect) },
+	foreignGC: func(r *Router) { litter(r, runtime.GC) },
 }
 
 func spoil(how string) error {

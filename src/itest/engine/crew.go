@@ -18,6 +18,7 @@ const frameSize = 2048
 // crew is a worker and all that it has to itself.
 type crew struct {
 	set     *bpf.Set
+	garbage *forward.Collector
 	ring    int
 	umem    *xsk.UMEM
 	pool    *forward.Pool
@@ -42,7 +43,6 @@ func (r *Router) muster() error {
 		}
 	}
 	n := forward.NumWorkers(runtime.NumCPU(), queues...)
-	runtime.GOMAXPROCS(max(runtime.NumCPU(), n+1)) // a busy worker doesn't let others in
 	old := r.crews
 	r.crews = nil
 	if n != len(old) { // a queue may get another worker: end all first
@@ -51,13 +51,15 @@ func (r *Router) muster() error {
 		}
 		old = nil
 	}
+	// A busy worker doesn't let others in. (It doesn't change while workers run.)
+	runtime.GOMAXPROCS(max(runtime.NumCPU(), n+1))
 	for i := range n {
 		if i < len(old) {
 			if err := r.retire(old[i : i+1]); err != nil {
 				return err
 			}
 		}
-		c := &crew{set: r.set, ring: r.spec.Ring}
+		c := &crew{set: r.set, garbage: &r.garbage, ring: r.spec.Ring}
 		r.crews = append(r.crews, c)
 		if err := c.start(r.ports, r.table, i, n); err != nil {
 			return err
@@ -101,6 +103,7 @@ func (c *crew) start(ports []port, flows *flow.Table, i, n int) (err error) {
 	if err != nil {
 		return err
 	}
+	c.garbage.Add(c.worker)
 	go c.worker.Run()
 	for _, s := range c.sockets {
 		if err := c.set.PutSocket(s.slot, s.queue, s.FD(), c.ring); err != nil {

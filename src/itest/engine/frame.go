@@ -11,8 +11,10 @@ import (
 // it shares no code with src/packet.
 type Frame struct {
 	Dst, Src [6]byte
-	VLANs    []uint16 // 802.1Q, the outer one first
-	Session  uint16   // PPPoE; 0: none
+	VLANs    []uint16      // 802.1Q, the outer one first
+	QinQ     bool          // the outer one is 802.1ad
+	Session  uint16        // PPPoE; 0: none
+	Outer    [2]netip.Addr // source and destination of the IPv6 header around an IPv4 packet (RFC 2473), if any
 	From, To netip.AddrPort
 	Proto    uint8 // 6: TCP (ACK), 17: UDP, 1: ICMP echo request
 	Flags    uint8 // TCP's, instead of ACK
@@ -26,11 +28,18 @@ type Frame struct {
 // Bytes is the frame, padded to 60 bytes.
 func (f Frame) Bytes() []byte {
 	b := append(append([]byte(nil), f.Dst[:]...), f.Src[:]...)
-	for _, id := range f.VLANs {
-		b = append(b, 0x81, 0x00, byte(id>>8), byte(id))
+	for i, id := range f.VLANs {
+		typ := uint16(0x8100)
+		if i == 0 && f.QinQ {
+			typ = 0x88a8
+		}
+		b = binary.BigEndian.AppendUint16(b, typ)
+		b = binary.BigEndian.AppendUint16(b, id)
 	}
-	ip := f.ip()
-	v4 := f.From.Addr().Is4()
+	ip, v4 := f.ip(), f.From.Addr().Is4()
+	if f.Outer[0].IsValid() {
+		ip, v4 = append(f.outer(len(ip)), ip...), false
+	}
 	switch {
 	case f.Session != 0 && v4:
 		b = append(b, f.pppoe(0x0021, len(ip))...)
@@ -46,6 +55,13 @@ func (f Frame) Bytes() []byte {
 		b = append(b, 0)
 	}
 	return b
+}
+
+// outer is the IPv6 header around size bytes of IPv4, as a router makes it for a
+// packet without ECN.
+func (f Frame) outer(size int) []byte {
+	h := []byte{0x60, 0, 0, 0, byte(size >> 8), byte(size), 4, 64}
+	return append(append(h, f.Outer[0].AsSlice()...), f.Outer[1].AsSlice()...)
 }
 
 // pppoe is the EtherType, the header of RFC 2516 and the PPP protocol.

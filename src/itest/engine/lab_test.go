@@ -135,8 +135,17 @@ func (l *lab) wire(port uint16, f Frame, peer, own [6]byte) packet.Wire {
 	for _, id := range f.VLANs {
 		w.VLANs = append(w.VLANs, packet.VLAN{Type: packet.TypeVLAN, ID: id})
 	}
+	if f.QinQ {
+		w.VLANs[0].Type = packet.TypeQinQ
+	}
+	if f.Outer[0].IsValid() {
+		w.Local, w.Remote, w.Tunnel = b4, aftr, 7
+	}
 	return w
 }
+
+// The ends of the DS-Lite tunnel on the router's right, ours first.
+var b4, aftr = netip.MustParseAddr("2001:db8:2::b4"), netip.MustParseAddr("2001:db8:ffff::1")
 
 // collect receives at p until n frames that match have come, or for at most a minute.
 func collect(t *testing.T, p *Peer, n int, match func([]byte) bool) (frames [][]byte) {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 )
 
@@ -19,7 +20,8 @@ func crossings() []crossing {
 	const udp, tcp = 17, 6
 	lan, nat, far := "10.0.1.2:", "192.0.2.1:", addr("198.51.100.7:5000")
 	lan6, far6 := addr("[2001:db8:1::2]:4000"), addr("[2001:db8:9::7]:5000")
-	vlan := []uint16{35}
+	vlan, qinq := []uint16{35}, []uint16{7, 4095}
+	toAFTR, toB4 := [2]netip.Addr{b4, aftr}, [2]netip.Addr{aftr, b4}
 	return []crossing{
 		{"UDP, NAT", false, Frame{Proto: udp, From: addr(lan + "1001"), To: far}, Frame{Proto: udp, From: addr(nat + "21001"), To: far}},
 		{"TCP, NAT", false, Frame{Proto: tcp, From: addr(lan + "1002"), To: far}, Frame{Proto: tcp, From: addr(nat + "21002"), To: far}},
@@ -29,6 +31,16 @@ func crossings() []crossing {
 		{"VLAN and PPPoE push, TCP", false, Frame{Proto: tcp, From: addr(lan + "1005"), To: far},
 			Frame{Proto: tcp, From: addr(nat + "21005"), To: far, VLANs: vlan, Session: 0x1234}},
 		{"two VLANs push", false, Frame{Proto: udp, From: addr(lan + "1006"), To: far}, Frame{Proto: udp, From: addr(nat + "21006"), To: far, VLANs: []uint16{100, 4095}}},
+		{"DS-Lite push, UDP", false, Frame{Proto: udp, From: addr(lan + "1007"), To: far}, Frame{Proto: udp, From: addr(lan + "1007"), To: far, Outer: toAFTR}},
+		{"DS-Lite below QinQ and PPPoE push, UDP", false, Frame{Proto: udp, From: addr(lan + "1008"), To: far},
+			Frame{Proto: udp, From: addr(lan + "1008"), To: far, VLANs: qinq, QinQ: true, Session: 0xffff, Outer: toAFTR}},
+		{"DS-Lite below QinQ and PPPoE push, TCP", false, Frame{Proto: tcp, From: addr(lan + "1009"), To: far},
+			Frame{Proto: tcp, From: addr(lan + "1009"), To: far, VLANs: qinq, QinQ: true, Session: 0xffff, Outer: toAFTR}},
+		{"DS-Lite below QinQ and PPPoE pop, UDP", true, Frame{Proto: udp, From: far, To: addr(lan + "1008"), VLANs: qinq, QinQ: true, Session: 0xffff, Outer: toB4},
+			Frame{Proto: udp, From: far, To: addr(lan + "1008")}},
+		{"DS-Lite below QinQ and PPPoE pop, TCP", true, Frame{Proto: tcp, From: far, To: addr(lan + "1009"), VLANs: qinq, QinQ: true, Session: 0xffff, Outer: toB4},
+			Frame{Proto: tcp, From: far, To: addr(lan + "1009")}},
+		{"DS-Lite pop, UDP", true, Frame{Proto: udp, From: far, To: addr(lan + "1007"), Outer: toB4}, Frame{Proto: udp, From: far, To: addr(lan + "1007")}},
 		{"UDP, NAT back", true, Frame{Proto: udp, From: far, To: addr(nat + "21001")}, Frame{Proto: udp, From: far, To: addr(lan + "1001")}},
 		{"VLAN and PPPoE pop, UDP", true, Frame{Proto: udp, From: far, To: addr(nat + "21004"), VLANs: vlan, Session: 0x1234}, Frame{Proto: udp, From: far, To: addr(lan + "1004")}},
 		{"VLAN and PPPoE pop, TCP", true, Frame{Proto: tcp, From: far, To: addr(nat + "21005"), VLANs: vlan, Session: 0x1234}, Frame{Proto: tcp, From: far, To: addr(lan + "1005")}},
@@ -79,7 +91,7 @@ func cross(t *testing.T, l *lab, c crossing) uint64 {
 	// must be padded at its end, where a frame from veth has no room for the
 	// XDP program; it lets those up. (Real drivers leave room.)
 	first := 0
-	if len(c.in.VLANs) > 0 {
+	if len(c.in.VLANs) > 0 || c.in.Outer[0].IsValid() {
 		first = 18
 	}
 	for size := first; size <= 1400; size += 1 + size/3 {

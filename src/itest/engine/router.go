@@ -7,6 +7,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -42,6 +43,7 @@ type Router struct {
 	table   *flow.Table
 	ports   []port // by slot
 	crews   []*crew
+	garbage forward.Collector
 	past    Stats // of crews that were rebuilt
 	running sync.WaitGroup
 	stop    chan struct{}
@@ -71,6 +73,9 @@ func Start(s Spec) (*Router, error) {
 func (r *Router) start() (err error) {
 	if r.set, err = bpf.Load(bpf.Options{MaxFlows: uint32(len(r.spec.Flows) + 1)}); err != nil {
 		return err
+	}
+	if r.spec.AFXDP {
+		r.garbage.Begin(math.MaxInt64)
 	}
 	if err := r.Devices(r.spec.Devices); err != nil {
 		return err
@@ -172,6 +177,11 @@ func (r *Router) addFlow(f Flow) error {
 	if err != nil {
 		return err
 	}
+	if f.In.Tunnel != 0 {
+		if err := r.set.PutTunnel(f.In.Tunnel, f.In.Local.As16(), f.In.Remote.As16()); err != nil {
+			return err
+		}
+	}
 	engine := bpf.EngineXDP
 	if r.spec.AFXDP {
 		engine = bpf.EngineAFXDP
@@ -189,6 +199,7 @@ func (r *Router) tick() {
 			return
 		case <-every.C:
 			r.set.Tick()
+			r.garbage.Collect()
 		}
 	}
 }
@@ -206,6 +217,7 @@ func (r *Router) Close() error {
 	for _, c := range r.crews {
 		errs = append(errs, c.end())
 	}
+	r.garbage.End()
 	if r.set != nil {
 		errs = append(errs, r.set.Close())
 	}

@@ -18,13 +18,19 @@ const ready = "ready\n"
 
 // Serve reads a Spec from in, forwards in the current network namespace until
 // in ends, and writes the Stats to out. Each further Spec changes the Devices.
-func Serve(in io.Reader, out io.Writer) error {
+func Serve(in io.Reader, out io.Writer) error { return serve(in, out, func(*Router) {}) }
+
+// serve is Serve with something beside the router, which ends with the process.
+func serve(in io.Reader, out io.Writer, beside func(*Router)) error {
 	var spec Spec
 	specs := gob.NewDecoder(in)
 	if err := specs.Decode(&spec); err != nil {
 		return err
 	}
 	r, err := Start(spec)
+	if err == nil {
+		go beside(r)
+	}
 	for err == nil {
 		if _, err := io.WriteString(out, ready); err != nil {
 			return err
