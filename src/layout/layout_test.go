@@ -70,7 +70,7 @@ func sources(t *testing.T, f func(path string, text []byte)) {
 	}
 }
 
-// generated says whether bpf2go or the like wrote a Go file.
+// generated says whether a program wrote a Go file.
 func generated(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("// Code generated "))
 }

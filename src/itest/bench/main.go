@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Bench is behind `make bench`: what a forwarded packet costs the router, for the
-// kernel's forwarding and for the engines, over veth on the running kernel. It
-// writes bench/results.json and prints a table. ROUNDS in the environment says
-// how often everything is measured (default 9).
+// kernel's forwarding, for the engines, and for forwarders in C that do the least
+// possible; and how fast the router itself receives TCP. All over veth on the
+// running kernel. It writes bench/results.json and bench/results.svg and prints
+// a table; see usage.
 //
 // Cost is the CPU time of the router's threads (NAPI threads of its two ports,
 // and the forwarder) per packet that the sink has seen. Router, and generator
@@ -12,7 +13,10 @@
 package main
 
 import (
+	"context"
+	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -25,19 +29,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const usage = `Usage: go run ./src/itest/bench
+
+Measures the CPU cost of a forwarded packet, over veth on the running kernel, in
+network namespaces of its own; and the rate of TCP that ends on the router. As
+root, with two CPUs, clang-14, gcc, nft, ip, ethtool and qemu (make deps). Takes
+about eight minutes, and instructions are counted in a VM then; Ctrl-C ends it in
+order.
+
+Writes bench/results.json and, drawn from it, bench/results.svg.
+
+Environment:
+  ROUNDS  how often what a target judges is measured (default 30; the rest a fifth
+          as often). A target needs 5 to be judged.
+`
+
 const (
 	childEnv = "FASTPATH_BENCH_CHILD"
-	output   = "bench/results.json"
-	duration = time.Second // of one measurement
+	jsonFile = "bench/results.json"
+	svgFile  = "bench/results.svg"
+	duration = 350 * time.Millisecond // of one measurement
 )
 
-// load is how much the generator offers; pps 0: more than the router can take.
-type load struct {
-	name string
-	pps  int
-}
+//go:embed c/devmap.c
+var devmapC []byte
 
-var loads = []load{{"saturated", 0}, {"300kpps", 300_000}}
+//go:embed c/l2fwd.c
+var l2fwdC []byte
 
 func main() {
 	run := bench
@@ -50,96 +68,149 @@ func main() {
 	}
 }
 
-func bench() (err error) {
-	rounds := 9
-	if s := os.Getenv("ROUNDS"); s != "" {
-		if rounds, err = strconv.Atoi(s); err != nil || rounds < 1 {
-			return fmt.Errorf("ROUNDS=%s: want a number above 0", s)
-		}
+func bench() error {
+	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
+	flag.Parse()
+	rounds, err := roundsWanted(os.Getenv("ROUNDS"))
+	if err != nil {
+		return err
 	}
 	if os.Getuid() != 0 || runtime.NumCPU() < 2 {
 		return errors.New("needs root (network namespaces, BPF) and two CPUs")
 	}
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, unix.SIGINT, unix.SIGTERM)
-	var beds []*bed
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	m, err := measure(ctx, rounds)
+	if err != nil {
+		return err
+	}
+	r := m.results()
+	r.Rounds = rounds
+	if r.CPU, r.Kernel, err = machine(); err != nil {
+		return err
+	}
+	return report(r)
+}
+
+func roundsWanted(s string) (int, error) {
+	if s == "" {
+		return 30, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("ROUNDS=%s: want a number above 0", s)
+	}
+	return n, nil
+}
+
+// report writes the files, and the table to standard output.
+func report(r Results) error {
+	if err := r.write(jsonFile); err != nil {
+		return err
+	}
+	drawn, err := readResults(jsonFile)
+	if err != nil {
+		return err
+	}
+	if err := replace(svgFile, draw(drawn)); err != nil {
+		return err
+	}
+	if err := r.table(os.Stdout); err != nil {
+		return err
+	}
+	fmt.Println("\nwritten to", jsonFile, "and", svgFile)
+	return nil
+}
+
+// measure makes the beds, measures everything, and removes the beds.
+func measure(ctx context.Context, rounds int) (m measurements, err error) {
+	dir, err := os.MkdirTemp("", "fastpath-bench-")
+	if err != nil {
+		return m, err
+	}
+	defer os.RemoveAll(dir)
+	t, err := compile(dir)
+	if err != nil {
+		fmt.Println("left out:", err)
+	}
+	beds := map[variant]*bed{}
 	defer func() {
 		for _, b := range beds {
 			err = errors.Join(err, b.close())
 		}
 	}()
 	for i, v := range variants {
-		fmt.Printf("setting up %s, encapsulation %s\n", v.name, v.encap)
-		b, err := newBed(v, i)
+		if ctx.Err() != nil {
+			return m, errors.New("interrupted")
+		}
+		fmt.Println("setting up", v)
+		b, err := newBed(v, i, manyFlows, t)
 		if err != nil {
-			return err
+			fmt.Println("left out:", err)
+			continue
 		}
-		beds = append(beds, b)
+		beds[v] = b
 	}
-	samples, err := measureAll(beds, rounds, stop)
-	if err != nil {
-		return err
-	}
-	return report(samples)
-}
-
-// measureAll returns the samples by load, by variant.
-func measureAll(beds []*bed, rounds int, stop <-chan os.Signal) ([][][]sample, error) {
-	samples := make([][][]sample, len(loads))
-	for i := range samples {
-		samples[i] = make([][]sample, len(beds))
-	}
-	for round := range rounds {
-		for i, l := range loads {
-			fmt.Printf("round %d of %d, %s:", round+1, rounds, l.name)
-			for j, b := range beds {
-				select {
-				case <-stop:
-					return nil, errors.New("interrupted")
-				default:
-				}
-				s, err := b.measure(duration, l)
-				if err != nil {
-					return nil, err
-				}
-				samples[i][j] = append(samples[i][j], s)
-				fmt.Printf("  %s %.0f ns", b.label(), s.cpu)
+	m = newMeasurements()
+	for _, step := range []func(context.Context, map[variant]*bed, int) error{m.measureStreams, m.measureScenes} {
+		if err := step(ctx, beds, rounds); err != nil {
+			if ctx.Err() != nil {
+				err = errors.New("interrupted")
 			}
-			fmt.Println()
+			return m, err
 		}
 	}
-	return samples, nil
+	if *m.counted, err = countInstructions(ctx, dir); ctx.Err() != nil {
+		return m, errors.New("interrupted")
+	} else if err != nil {
+		fmt.Println("left out: instructions:", err)
+	}
+	return m, nil
 }
 
-func (v variant) label() string {
-	if v.encap == "none" {
-		return v.name
+// measureScenes shows a dot for a round.
+func (m measurements) measureScenes(ctx context.Context, beds map[variant]*bed, rounds int) error {
+	for i, s := range scenes {
+		n := roundsOf(s, rounds)
+		fmt.Printf("%d of %d, %s, %d rounds ", i+1, len(scenes), s, n)
+		for round := range n {
+			for _, v := range variants {
+				if beds[v] == nil || !due(v, s, round, rounds) {
+					continue
+				}
+				x, err := beds[v].try(ctx, s, duration)
+				if err != nil {
+					return err
+				}
+				x.Round = round
+				m.add(s, v, x)
+			}
+			fmt.Print(".")
+		}
+		fmt.Println()
 	}
-	return v.name + " " + v.encap
+	return nil
 }
 
-func report(samples [][][]sample) error {
-	var r Results
-	var err error
-	if r.CPU, r.Kernel, err = machine(); err != nil {
-		return err
-	}
-	reference := -1
-	for i, v := range variants {
-		if v.name == "kernel+nat" {
-			reference = i
+// measureStreams does the same for TCP.
+func (m measurements) measureStreams(ctx context.Context, beds map[variant]*bed, rounds int) error {
+	fmt.Printf("TCP to the router, %d rounds ", rounds)
+	for range rounds {
+		for _, st := range streams {
+			if beds[st.bed] == nil {
+				continue
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			x, err := st.receive(beds[st.bed], duration)
+			if err != nil {
+				return err
+			}
+			m.streams[st] = append(m.streams[st], x)
 		}
+		fmt.Print(".")
 	}
-	for i, l := range loads {
-		for j, v := range variants {
-			r.Results = append(r.Results, summarize(
-				Result{Variant: v.name, Encap: v.encap, Flows: flows, Size: size, Load: l.name}, samples[i][j], samples[i][reference]))
-		}
-	}
-	r.table(os.Stdout)
-	if err := r.write(output); err != nil {
-		return err
-	}
-	fmt.Println("\nwritten to", output)
+	fmt.Println()
 	return nil
 }
