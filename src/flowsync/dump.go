@@ -34,24 +34,17 @@ func (s *Sync) beginDump() {
 		return
 	}
 	s.dumping = true
+	clear(s.heard)
 }
 
 // dumpPart reads a part. What it tells may be older than an event that came
-// meanwhile, so an entry that isn't as the table has it is read by itself.
+// meanwhile, so an entry that events told of is read by itself.
 func (s *Sync) dumpPart() {
 	more, err := s.dumper.partMarked(s.o.Mark, func(c *connection) {
-		f := s.table.flows[c.orig]
-		if f == nil {
-			if !ended(c) {
-				s.unknown = append(s.unknown, c.orig)
-			}
-			return
-		}
-		f.dump, f.timeout = s.table.dump, c.timeout
-		if f.connection == *c {
-			s.enqueue(f)
-		} else {
+		if s.heard[c.id] {
 			s.unknown = append(s.unknown, c.orig)
+		} else if f := s.note(c); f != nil {
+			s.enqueue(f)
 		}
 	})
 	s.dumping = more && err == nil

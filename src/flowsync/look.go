@@ -116,6 +116,9 @@ func (s *Sync) take(rep report) {
 // takeEvent acts upon an update of a connection. unknown: the whole entry has
 // to be read.
 func (s *Sync) takeEvent(e *event) (unknown bool) {
+	if s.dumping {
+		s.heard[e.id] = true
+	}
 	f := s.table.flows[e.orig]
 	marked := e.mark&s.o.Mark != 0
 	switch {

@@ -18,7 +18,7 @@ func TestPrompt(t *testing.T) {
 	l := newLab(t)
 	l.neighbours()
 	l.router.Run(t, "ip neigh replace 203.0.113.1 lladdr "+l.text(l.mac(l.net, "n0"))+" nud permanent dev eth0")
-	const flows, mortal, round = 1 << 16, 1500, 60
+	const flows, mortal, round = 1 << 16, 400, 50
 	l.insert(0, flows, packet.TCP, bit)
 	l.start(Options{verifyEvery: time.Hour, idleAfter: time.Hour})
 	l.insert(flows, mortal, packet.TCP, 0) // these have events

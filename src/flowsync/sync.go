@@ -61,19 +61,20 @@ type Sync struct {
 
 	table     table
 	r         *resolver
-	unknown   []packet.Tuple // connections to be read
-	urgent    []*flow        // to be judged first
-	queue     []*flow        // to be judged
-	chores    []chore        // other work on flows
-	dumping   bool           // conntrack is being read
-	redump    bool           // it has to be read again after that
-	round     uint64         // of judge
-	results   []resolution   // resolveAll's
-	again     look           // what has to be read again
-	timer     *time.Timer    // for that
-	due       time.Time      // when timer fires; zero: it won't
-	notBefore time.Time      // no earlier
-	deaf      error          // events can't be read
+	unknown   []packet.Tuple  // connections to be read
+	urgent    []*flow         // to be judged first
+	queue     []*flow         // to be judged
+	chores    []chore         // other work on flows
+	dumping   bool            // conntrack is being read
+	redump    bool            // it has to be read again after that
+	heard     map[uint32]bool // ids of connections that events told of meanwhile
+	round     uint64          // of judge
+	results   []resolution    // resolveAll's
+	again     look            // what has to be read again
+	timer     *time.Timer     // for that
+	due       time.Time       // when timer fires; zero: it won't
+	notBefore time.Time       // no earlier
+	deaf      error           // events can't be read
 	stats     Stats
 }
 
@@ -82,7 +83,7 @@ func New(o Options) (_ *Sync, err error) {
 	o.conntrackBuffer = cmp.Or(o.conntrackBuffer, conntrackBuffer)
 	o.rtnetlinkBuffer = cmp.Or(o.rtnetlinkBuffer, rtnetlinkBuffer)
 	o.verifyEvery, o.idleAfter = cmp.Or(o.verifyEvery, verifyEvery), cmp.Or(o.idleAfter, idleAfter)
-	s := &Sync{o: o, log: o.Log, call: make(chan func()), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+	s := &Sync{o: o, log: o.Log, call: make(chan func()), done: make(chan struct{}), timer: time.NewTimer(time.Hour), heard: map[uint32]bool{}}
 	s.timer.Stop()
 	defer func() {
 		if err != nil {

@@ -60,7 +60,7 @@ func (r *Rules) Check(frame []byte, tag uint16) error {
 	case tag != r.VLAN:
 		return fmt.Errorf("VLAN %d", tag)
 	case (kind == typeSession) != (r.Session != nil):
-		return fmt.Errorf("Ethernet type %#04x", kind)
+		return fmt.Errorf("type %#04x behind Ethernet", kind)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (l look) network(kind uint16, data []byte) (l4 bool, err error) {
 	case typeSession:
 		return l.pppoe(data)
 	}
-	return false, fmt.Errorf("Ethernet type %#04x", kind)
+	return false, fmt.Errorf("type %#04x behind Ethernet", kind)
 }
 
 // pppoe checks RFC 2516's header and PPP's protocol number.
