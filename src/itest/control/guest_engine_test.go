@@ -136,12 +136,9 @@ func (r *router) carries(t *testing.T, e topo.Engine) {
 // transferTo is transfer to a port of its own, so that no flow is an older one's.
 func (r *router) transferTo(port uint16, addr string, udp, up bool, size int64) transfer {
 	c := r.transfer(addr, udp, up, size)
-	c.Port, c.Warm = port, assured
+	c.Port = port
 	return c
 }
-
-// assured is how long UDP's first packets take here, see traffic.Transfer.
-const assured = 2500 * time.Millisecond
 
 // engineCarries is accelerated, and the engine has the flow before it is measured.
 func (r *router) engineCarries(t *testing.T, e topo.Engine, c transfer) {

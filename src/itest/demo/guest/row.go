@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"text/tabwriter"
-	"time"
 
 	"fastpath/src/itest/topo"
 	gen "fastpath/src/itest/topo/traffic"
@@ -23,10 +22,6 @@ const (
 	maxSlow   = 0.01
 )
 
-// warm is how long the first packets of UDP take: conntrack calls a UDP flow a
-// stream after two seconds, and engines wait for that.
-const warm = 2500 * time.Millisecond
-
 // transfers are the rows: TCP and UDP, up and down, over IPv4 and IPv6. The
 // LAN's two hosts take turns.
 func transfers(n *topo.Net) (all []gen.Transfer) {
@@ -36,7 +31,7 @@ func transfers(n *topo.Net) (all []gen.Transfer) {
 			for _, up := range []bool{true, false} {
 				all = append(all, gen.Transfer{
 					Client: host, Server: n.Provider, Addr: netip.MustParseAddr(addr), Port: uint16(5000 + len(all)),
-					UDP: udp, Up: up, Bytes: rowBytes, Warm: warm,
+					UDP: udp, Up: up, Bytes: rowBytes,
 				})
 			}
 		}
@@ -144,9 +139,9 @@ func printTable(rows []row) {
 		fmt.Fprintf(w, "%s\t\n", verdict)
 	}
 	w.Flush()
-	fmt.Printf("\n   Measured after the first %d packets of each flow; UDP's took %v. Sent and received: payload. Slow: what the first rule\n"+
+	fmt.Printf("\n   Measured after the first %d packets of each flow. Sent and received: payload. Slow: what the first rule\n"+
 		"   at hook forward counted, both ways. GSO, TSO and GRO are off at the hosts and the server. Mbit/s and\n"+
-		"   gaps are those of one emulated CPU, an instruction a nanosecond, for router, hosts and server.\n", gen.WarmPackets, warm)
+		"   gaps are those of one emulated CPU, an instruction a nanosecond, for router, hosts and server.\n", gen.WarmPackets)
 	if rows[0].untapped {
 		fmt.Printf("   tcpdump saw: packets at the router's ingress ports; no engine and no early_ingress shows it any, so\n" +
 			"   these are the slow path's.\n")

@@ -35,9 +35,6 @@ type Transfer struct {
 	UDP            bool       // else TCP
 	Up             bool       // the client sends; else the server
 	Bytes          int64      // payload of the measured part
-	// Warm spreads UDP's first packets over that time. Conntrack takes a UDP flow
-	// for a stream after two seconds, and engines wait for that.
-	Warm time.Duration
 	// Steady is called when all of the first part has arrived, before the
 	// second is sent; nil: nothing to do.
 	Steady func() error

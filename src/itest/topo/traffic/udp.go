@@ -49,13 +49,13 @@ func (t Transfer) runUDP(ctx context.Context, m *meter) (sent int64, err error) 
 	done := make(chan error, 1)
 	go func() { done <- r.run() }()
 	packets := (t.Bytes + payload - header - 1) / (payload - header)
-	if err := s.send(WarmPackets, t.Warm/WarmPackets); err != nil {
+	if err := s.send(WarmPackets); err != nil {
 		return 0, err
 	}
 	if err := t.steady(m); err != nil {
 		return 0, err
 	}
-	if err := s.send(WarmPackets+packets, 0); err != nil {
+	if err := s.send(WarmPackets + packets); err != nil {
 		return 0, err
 	}
 	r.conn.SetReadDeadline(time.Now()) // the last packet was answered, or given up
@@ -125,11 +125,10 @@ type sender struct {
 	acked int64 // packets before this one are not on the way any more
 }
 
-// send sends packets up to number end, each after a pause, and waits for the last answer.
-func (s *sender) send(end int64, pause time.Duration) error {
+// send sends packets up to number end and waits for the last answer.
+func (s *sender) send(end int64) error {
 	buf := make([]byte, payload)
 	for s.next < end {
-		time.Sleep(pause)
 		number := uint64(s.next)
 		if s.next+1 == end {
 			number |= answerNow
