@@ -64,8 +64,12 @@ func (r *router) on(t *testing.T, kind string) {
 	}()
 	r.eventually(t, "engine "+kind+" on each port", func() bool {
 		last = r.portStatus(t)
-		carry := slices.DeleteFunc(slices.Clone(last), func(p portStatus) bool { return p.Engine != kind })
-		return len(carry) == len(lowest(r.Variant))
+		for _, name := range lowest(r.Variant) {
+			if !slices.ContainsFunc(last, func(p portStatus) bool { return p.Name == name && p.Engine == kind }) {
+				return false
+			}
+		}
+		return true
 	})
 	r.settled(t)
 }
