@@ -8,8 +8,8 @@ require (
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/google/nftables v0.3.0
 	github.com/safchain/ethtool v0.7.0
-	github.com/vishvananda/netlink v1.3.1
 	github.com/ti-mo/conntrack v0.6.0
+	github.com/vishvananda/netlink v1.3.1
 	golang.org/x/sys v0.43.0
 )
 
