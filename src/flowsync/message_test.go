@@ -219,7 +219,7 @@ func TestSessions(t *testing.T) {
 	id := binary.NativeEndian.Uint16([]byte{0x00, 0x1f}) // session 31 as the CPU reads it
 	line := "Id       Address              Device\n" +
 		strings.ToUpper(hex32(id)) + " 02:00:00:00:02:09 eth0.35\nbad line\nZZ 02:00:00:00:02:09 eth0\n"
-	got := parseSessions(strings.NewReader(line))
+	got := state.ParseSessions(strings.NewReader(line))
 	want := []state.Session{{ID: 31, Peer: concMAC, Device: "eth0.35"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

@@ -3,16 +3,10 @@
 package flowsync
 
 import (
-	"bufio"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -203,26 +197,5 @@ func readSessions(path string) []state.Session {
 		return nil
 	}
 	defer f.Close()
-	return parseSessions(f)
-}
-
-// parseSessions reads the lines of pppoe_seq_show (drivers/net/ppp/pppoe.c):
-// after a header, the id in hex and in network order as the CPU reads it, the
-// peer's MAC, the device.
-func parseSessions(pppoe io.Reader) []state.Session {
-	var found []state.Session
-	for s := bufio.NewScanner(pppoe); s.Scan(); {
-		field := strings.FieldsFunc(s.Text(), func(c rune) bool { return c == ' ' || c == '\t' }) // a name may have Unicode's
-		if len(field) != 3 {
-			continue
-		}
-		id, err := strconv.ParseUint(field[0], 16, 32)
-		peer, err2 := hex.DecodeString(strings.ReplaceAll(field[1], ":", ""))
-		if err != nil || err2 != nil || len(peer) != 6 {
-			continue
-		}
-		order := binary.NativeEndian.AppendUint16(nil, uint16(id))
-		found = append(found, state.Session{ID: be16(order), Peer: [6]byte(peer), Device: field[2]})
-	}
-	return found
+	return state.ParseSessions(f)
 }

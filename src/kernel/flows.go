@@ -89,7 +89,7 @@ func (k *Kernel) newMap() (*portMap, error) {
 	}
 	m := &portMap{
 		route: k.route, links: map[int]state.Link{}, index: map[string]int{},
-		sessions: readProc(procPPPoE, sessions), seen: map[string]place{},
+		sessions: readProc(procPPPoE, state.ParseSessions), seen: map[string]place{},
 	}
 	for _, l := range links {
 		m.links[l.Index], m.index[l.Name] = l, l.Index

@@ -25,7 +25,7 @@ func (k *Kernel) Observe(q state.Query) (state.Observed, error) {
 	defer k.mu.Unlock()
 	seen := state.Observed{
 		Release:      release(),
-		Sessions:     readProc(procPPPoE, sessions),
+		Sessions:     readProc(procPPPoE, state.ParseSessions),
 		Accelerators: readProc(procModules, loadedAccelerators),
 	}
 	var err error

@@ -4,13 +4,10 @@ package kernel
 
 import (
 	"bufio"
-	"encoding/binary"
-	"encoding/hex"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -74,25 +71,4 @@ func conntrackEvents(dir string) state.Ability {
 		return state.Ability{Reason: "conntrack's events are switched off (sysctl net.netfilter.nf_conntrack_events is 0)"}
 	}
 	return state.Ability{OK: true}
-}
-
-// sessions reads /proc/net/pppoe (drivers/net/ppp/pppoe.c, pppoe_seq_show):
-// after a header, the id in hex and in network order as the CPU reads it, the
-// peer's MAC, the device.
-func sessions(pppoe io.Reader) []state.Session {
-	var found []state.Session
-	for s := bufio.NewScanner(pppoe); s.Scan(); {
-		field := strings.FieldsFunc(s.Text(), func(c rune) bool { return c == ' ' || c == '\t' }) // a name may have Unicode's
-		if len(field) != 3 {
-			continue
-		}
-		id, err := strconv.ParseUint(field[0], 16, 32)
-		mac, err2 := hex.DecodeString(strings.ReplaceAll(field[1], ":", ""))
-		if err != nil || err2 != nil || len(mac) != 6 {
-			continue
-		}
-		order := binary.NativeEndian.AppendUint16(nil, uint16(id))
-		found = append(found, state.Session{ID: be16(order), Peer: [6]byte(mac), Device: field[2]})
-	}
-	return found
 }

@@ -30,10 +30,10 @@ func TestSessions(t *testing.T) {
 		{ID: 0x1234, Peer: [6]byte{0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}, Device: "wan"},
 		{ID: 8, Peer: [6]byte{2, 0, 0, 0, 0, 2}, Device: "a\u3000\u0085b"},
 	}
-	if got := sessions(strings.NewReader(text)); !slices.Equal(got, want) {
+	if got := state.ParseSessions(strings.NewReader(text)); !slices.Equal(got, want) {
 		t.Errorf("sessions %+v, want %+v", got, want)
 	}
-	if got := readProc(filepath.Join(t.TempDir(), "none"), sessions); got != nil {
+	if got := readProc(filepath.Join(t.TempDir(), "none"), state.ParseSessions); got != nil {
 		t.Errorf("without the file: %+v", got)
 	}
 }

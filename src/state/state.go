@@ -2,8 +2,8 @@
 
 // Package state holds plain comparable types for what a router has (Observed)
 // and what it should have (State), and the steps that lead from one to the
-// other. It has no behaviour beyond printing itself: everything here can be
-// written down in a golden file.
+// other. It has no behaviour beyond printing itself and being read: everything
+// here can be written down in a golden file.
 package state
 
 // Hook is where the flowtable takes its packets.
