@@ -22,8 +22,7 @@ const (
 	whole     = "whole"
 	noCaps    = "without capabilities"
 	noSockets = "without AF_XDP"
-	garbage   = "with garbage for the Collector"
-	foreignGC = "with garbage for Go's runtime"
+	garbage   = "with garbage"
 )
 
 func TestMain(m *testing.M) {
@@ -45,8 +44,7 @@ func TestMain(m *testing.M) {
 // beside is what runs beside the router.
 var beside = map[string]func(*Router){
 	whole: func(*Router) {}, noCaps: func(*Router) {}, noSockets: func(*Router) {},
-	garbage:   func(r *Router) { litter(r, r.garbage.Collect) },
-	foreignGC: func(r *Router) { litter(r, runtime.GC) },
+	garbage: litter,
 }
 
 func spoil(how string) error {
