@@ -65,21 +65,34 @@ func TestEngineFaults(t *testing.T) {
 					r.on(t, e.Kind)
 				}
 				for i, f := range all {
-					gaps := r.suffer(t, e, f, uint16(5200+i))
-					for way, gap := range gaps {
-						t.Logf("%-5s %-30s %-4s gap %v", e.Kind, f.name, []string{"up", "down"}[way], gap)
-						if e.Kind != "" && gap-alone[f.name][way] > mostGap {
-							t.Errorf("%s, %s: a gap of %v, without us %v", f.name, e.Kind, gap, alone[f.name][way])
-						}
-					}
-					if e.Kind == "" {
-						alone[f.name] = gaps
-					}
+					alone[f.name] = r.compare(t, e, f, uint16(5200+10*i), alone[f.name])
 				}
 				r.stop(t, syscall.SIGTERM)
 			}
 		})
 	}
+}
+
+// tries is how often a fault may be made until its gap is as it should be: each
+// may end in the kernel's own waiting, as for a neighbour's second answer.
+const tries = 3
+
+// compare demands of an engine that f costs no more time than alone, and returns
+// what it costs without one.
+func (r *router) compare(t *testing.T, e topo.Engine, f fault, port uint16, alone [2]time.Duration) [2]time.Duration {
+	t.Helper()
+	for try := range tries {
+		gaps := r.suffer(t, e, f, port+uint16(try))
+		t.Logf("%-5s %-30s gap up %v, down %v", e.Kind, f.name, gaps[0], gaps[1])
+		if e.Kind == "" {
+			return gaps
+		}
+		if gaps[0]-alone[0] <= mostGap && gaps[1]-alone[1] <= mostGap {
+			return alone
+		}
+	}
+	t.Errorf("%s, %s: longer gaps in each of %d tries, without us %v", f.name, e.Kind, tries, alone)
+	return alone
 }
 
 // suffer lets a stream through the fault and returns its longest gaps, up and down.

@@ -116,7 +116,9 @@ func (n *Net) Replug(device string) error {
 			return err
 		}
 	}
-	return errors.Join(moveNIC(i, at), ip(n.Router, "link set "+device+" master "+n.Variant.LAN(), "link set "+device+" up"))
+	// In netifd's order. The bridge takes another address when it gets a port, and
+	// asks for its neighbours anew: a second is lost if that port isn't up yet.
+	return errors.Join(moveNIC(i, at), ip(n.Router, "link set "+device+" up", "link set "+device+" master "+n.Variant.LAN()))
 }
 
 // unplug gives virtio NICs back to the VM's first namespace, at once: when a
