@@ -47,19 +47,37 @@ type Observed struct {
 	Release    string // uname -r
 	Links      []Link
 	Interfaces []Interface // netifd's view by ubus; empty without ubus
+	NetifdLate bool        // netifd hasn't answered in time: Interfaces is what it said last
 	Sessions   []Session   // /proc/net/pppoe
+	Routing    Routing
 	FW4        FW4
 	Table      *Table   // our table inet fastpath; nil: absent
 	Checks     []string // devices with our counting chain at netdev ingress, sorted
+	Drop       DropState
 	Hooks      Hooks
 	IPsec      Ability // can rules match IPsec (kernel built with XFRM)?
+	FIB        Ability // can rules of chain forward look up routes (nft_fib)?
+	FIBLoose   Ability // also without regard to the device?
 	// Marks: rules can hand connections to engines, by a mark whose change
 	// conntrack tells (CONFIG_NF_CONNTRACK_MARK, sysctl nf_conntrack_events).
 	Marks Ability
 	// Saved is saved.json: the offloads each port had before we changed them.
-	Saved map[string]Offloads
-	// Accelerators are other accelerators' kernel modules that are loaded.
+	Saved   map[string]Offloads
+	Sysctls map[string]Sysctl // by name
+	// SavedSysctls, from saved.json, are values from before we changed them.
+	SavedSysctls map[string]string
+	// Passive is why this run may change nothing, as only the daemon knows; "": it may.
+	Passive string
+	// Accelerators are others that run: their kernel modules, and Bridger. Sorted.
 	Accelerators []string
+	Flowtables   []ForeignFlowtable // sorted by table and name
+	// Translators are kernel modules that translate between IPv4 and IPv6 (NAT64) and are loaded.
+	Translators []string
+	Setters     []Setter // sorted by table
+	// Multicast is why a device is taken to carry multicast TV, by its name.
+	Multicast map[string]string
+	// Mix is what came in by the ports; only the agent knows it.
+	Mix map[string]Mix
 	// Engines are ours that run now, Refused those that can't, by port.
 	Engines map[string]Engine
 	Refused map[string]Refusal
@@ -70,19 +88,17 @@ type Observed struct {
 
 // Link is one netdev as rtnetlink, sysfs and ethtool tell it.
 type Link struct {
-	Index  int
-	Name   string
-	Kind   string // rtnetlink kind: "", bridge, vlan, ppp, veth, dsa, …
-	Lower  int    // IFLA_LINK inside this namespace: a VLAN's parent, a DSA port's conduit; 0: none
-	Master int    // the bridge, bond or VRF that this is part of; 0: none
-	VLAN   uint16 // Kind vlan: the tag
-	QinQ   bool   // Kind vlan: the tag is 802.1ad
-	MAC    [6]byte
-	MTU    int
-	Up     bool
-	// Addressed: it has an IPv4 or a global IPv6 address. One that comes alone
-	// is no event of Watch: the next look finds it.
-	Addressed bool
+	Index     int
+	Name      string
+	Kind      string // rtnetlink kind: "", bridge, vlan, ppp, veth, dsa, …
+	Lower     int    // IFLA_LINK inside this namespace: a VLAN's parent, a DSA port's conduit; 0: none
+	Master    int    // the bridge, bond or VRF that this is part of; 0: none
+	VLAN      uint16 // Kind vlan: the tag
+	QinQ      bool   // Kind vlan: the tag is 802.1ad
+	MAC       [6]byte
+	MTU       int
+	Up        bool
+	Addressed bool   // it has an IPv4 or a global IPv6 address
 	Bus       bool   // a real bus device stands behind it: a NIC, not a virtual device
 	DevType   string // uevent DEVTYPE: dsa, wlan, …
 	Driver    string
@@ -95,7 +111,10 @@ type Link struct {
 	// Queues is the number of receive queues in use: ethtool's channels, or
 	// what rtnetlink tells of a driver that has none.
 	Queues  int
+	Steered int // CPUs that receive packet steering (RPS) spreads its packets over; 0: none
 	Feature Features
+	Qdisc   Qdisc
+	Tunnel  Tunnel
 }
 
 // Feature is one ethtool feature; Fixed means that the driver won't change it.
@@ -109,6 +128,8 @@ type Features struct {
 	GROHW   Feature // rx-gro-hw
 	LRO     Feature // rx-lro
 	RxVLAN  Feature // rx-vlan-hw-parse: an XDP program doesn't see the tag that it takes off
+	// UDPForward is rx-udp-gro-forwarding. It is looked at, never set.
+	UDPForward Feature
 }
 
 // Offloads is a wanted or saved setting of the same five.
@@ -134,6 +155,7 @@ type Interface struct {
 	Proto    string
 	Device   string // main device; "" for device-less protocols
 	L3Device string // only when up
+	Zone     string // of the firewall, if the protocol says it: that of a dynamic interface (wan_4) stands in no file
 	Up       bool
 }
 
@@ -156,8 +178,10 @@ type FW4 struct {
 type State struct {
 	Table    *Table
 	Checks   []string            // sorted device names
+	Drop     *Drop               // nil: nothing is dropped by source
 	Features map[string]Offloads // by port; a port that isn't here is left (or given back) as it was
 	Engines  map[string]Engine   // by port
+	Sysctls  map[string]string   // values by name; one that isn't here is given back
 }
 
 // Table is inet fastpath: at most one flowtable, a set for each kind of engine,
@@ -172,7 +196,21 @@ type Table struct {
 	// carries the flows, by the engine's kind; each is a set of that name.
 	// nil: no engine.
 	Engines map[string][]string
-	Rules   []Rule // of chain forward, in order
+	// Zones are the l3 devices, sorted, of the firewall's zones that policies
+	// name; each is a set named ZonePrefix + zone. nil: no zone.
+	Zones map[string][]string
+	// Sets are those that policies name, sorted. What is in them is other
+	// programs', so no step empties one that stays.
+	Sets  []Set
+	Rules []Rule // of chain forward and then of AccelerateChain, in order
+	// Validation checks where packets say that they come from.
+	Validation Validation
+}
+
+// Set is a set of addresses, which may be prefixes and may have timeouts.
+type Set struct {
+	Name   string
+	Family string // ipv4, ipv6
 }
 
 // Flowtable is the table's flowtable, named FlowtableName. Without devices
@@ -188,6 +226,10 @@ const (
 	TableName     = "fastpath"
 	FlowtableName = "ft"
 	ChainName     = "forward"
+	// AccelerateChain is where packets go on that no policy keeps back; there is
+	// none without a policy that accelerates.
+	AccelerateChain = "accelerate"
+	ZonePrefix      = "zone-"
 	// ChainPriority puts us after fw4's verdict (its forward chain has priority filter = 0).
 	ChainPriority = 10
 )
@@ -225,6 +267,10 @@ type Tuple struct {
 type Counters struct {
 	SlowPackets uint64 // established TCP and UDP packets that reached chain forward
 	SlowBytes   uint64
+	StackBytes  uint64            // bytes that IP received, the loopback's left out
+	Rules       map[string]uint64 // packets that rules have counted, by their identity; 0 isn't there
+	Invalid     uint64            // packets that source validation dropped
+	Dropped     map[string]uint64 // packets dropped by source, by port
 	Ports       map[string]PortCounters
 	Engines     map[string]EngineCounters // by port
 	EngineFlows int                       // connections that engines carry

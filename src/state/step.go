@@ -17,9 +17,8 @@ type Step interface {
 
 // The steps. Each nftables step is one transaction.
 type (
-	// ReplaceTable deletes our table if it is there and adds it anew: every
-	// accelerated flow, an engine's too, goes back to the slow path and is
-	// learnt again.
+	// ReplaceTable makes our table anew: every accelerated flow, an engine's too,
+	// goes back to the slow path and is learnt again. What is in sets stays.
 	ReplaceTable struct{ Table Table }
 	// DeleteTable removes our table and with it all flows, an engine's too.
 	DeleteTable struct{}
@@ -33,7 +32,8 @@ type (
 		Flowtable Flowtable
 		Devices   []string
 	}
-	// ReplaceRules exchanges the rules of chain forward; flows stay.
+	// ReplaceRules exchanges the rules and their zones, and sets that come or go;
+	// flows stay, and what is in the other sets.
 	ReplaceRules struct{ Table Table }
 	// AddCheck adds a chain at netdev ingress of a device that only counts.
 	AddCheck struct{ Device string }
@@ -77,6 +77,9 @@ func (s ReplaceTable) String() string {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Table.Engines)) {
 		what += fmt.Sprintf(", engine %s between %s", kind, strings.Join(s.Table.Engines[kind], ", "))
+	}
+	for i, set := range s.Table.Sets {
+		what += []string{", sets ", ", "}[min(i, 1)] + set.Name
 	}
 	return fmt.Sprintf("install table inet %s: %s, %d rules", TableName, what, len(s.Table.Rules))
 }
