@@ -8,15 +8,19 @@ import "net/netip"
 
 // Config is everything the files say. Its zero value means: not enabled.
 type Config struct {
-	Notices    []Problem // what is valid, but not what its owner would expect
-	Main       Main
-	Ports      []Port
-	Policies   []Policy
-	Drops      []Drop
-	Interfaces []Interface     // /etc/config/network: config interface
-	GRO        map[string]bool // /etc/config/network: config device … option gro; only where written
-	Zones      []Zone          // /etc/config/firewall: config zone, in order
-	Firewall   Firewall
+	Notices      []Problem // what is valid, but not what its owner would expect
+	Main         Main
+	Ports        []Port
+	Policies     []Policy
+	Drops        []Drop
+	Sources      Sources         // of all Drops; DropLists fills it in
+	DropProblems []string        // what is wrong with their files; DropLists too
+	Interfaces   []Interface     // /etc/config/network: config interface
+	GRO          map[string]bool // /etc/config/network: config device … option gro; only where written
+	Zones        []Zone          // /etc/config/firewall: config zone, in order
+	Firewall     Firewall
+	QoSRules     []Policy // /etc/config/firewall: what rules with target DSCP or MARK match; to bypass, before Policies
+	Shapers      []Shaper // what sqm, qosify and qosmate are told to shape
 }
 
 // Hooks that Main.Hook can ask for.
@@ -137,14 +141,16 @@ type Interface struct {
 	Device string // "" for device-less protocols
 }
 
+// l3Prefix is what netifd's scripts put before an interface's name to name its device.
+var l3Prefix = map[string]string{
+	"pppoe": "pppoe-", "dslite": "ds-", "map": "map-", "ipip": "ipip-", "6in4": "6in4-", "6rd": "6rd-",
+}
+
 // L3Device is the device that carries the interface's addresses by netifd's
-// naming: pppoe-NAME for PPPoE, ds-NAME for DS-Lite, else the device itself.
+// naming: pppoe-NAME for PPPoE, ds-NAME for DS-Lite, …, else the device itself.
 func (i Interface) L3Device() string {
-	switch i.Proto {
-	case "pppoe":
-		return "pppoe-" + i.Name
-	case "dslite":
-		return "ds-" + i.Name
+	if prefix := l3Prefix[i.Proto]; prefix != "" {
+		return prefix + i.Name
 	}
 	return i.Device
 }
@@ -155,6 +161,14 @@ type Zone struct {
 	Name     string
 	Networks []string
 	Devices  []string
+	Masq6    bool // IPv6 is masqueraded (NAT66)
+}
+
+// Shaper is a queue that one of OpenWrt's QoS packages is told to keep.
+type Shaper struct {
+	Service string // sqm-scripts, qosify, qosmate
+	Device  string // what it shapes,
+	Network string // or the logical interface
 }
 
 // Firewall is what /etc/config/firewall says about itself.
@@ -163,4 +177,5 @@ type Firewall struct {
 	FlowOffloading    bool
 	FlowOffloadingHW  bool // counts only with FlowOffloading, so it isn't set without
 	FlowOffloadingPos Pos
+	TurboACC          Pos // where turboacc is told to write FlowOffloading; zero: it isn't
 }

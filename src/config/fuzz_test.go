@@ -3,7 +3,6 @@
 package config
 
 import (
-	"slices"
 	"testing"
 )
 
@@ -30,10 +29,14 @@ func FuzzLoad(f *testing.F) {
 				t.Errorf("port %+v has not exactly one of networks and device", p)
 			}
 		}
-		_, withheld := c.Withhold()
-		bypass := slices.ContainsFunc(c.Policies, func(p Policy) bool { return p.Action == Bypass })
-		if withheld != (bypass || m.DeferPackets > 0) {
-			t.Errorf("withheld is %v", withheld)
+		names := map[string]string{}
+		for _, p := range c.Policies {
+			for _, family := range p.SetFamilies() {
+				if is := names[p.SetName(family)]; is != "" && is != family {
+					t.Errorf("set %s is of two families", p.SetName(family))
+				}
+				names[p.SetName(family)] = family
+			}
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sort"
 
 	"fastpath/src/uci"
 )
@@ -39,12 +40,14 @@ func LoadLenient(d Dirs) (Config, error) {
 	var c Config
 	n := f.network(d, &c)
 	f.firewall(d, &c)
+	f.turboacc(d, &c)
+	f.shapers(d, &c)
 	f.fastpath(d, &c, n)
 	c.Notices = f.notices
 	if len(f.problems) == 0 {
 		return c, nil
 	}
-	slices.SortStableFunc(f.problems, func(a, b Problem) int { return a.Line - b.Line })
+	sort.SliceStable(f.problems, func(i, j int) bool { return f.problems[i].Line < f.problems[j].Line })
 	return c, f.problems
 }
 

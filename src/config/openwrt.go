@@ -112,9 +112,11 @@ func (f *findings) firewall(d Dirs, c *Config) {
 				Name:     lastText(s, "name"),
 				Networks: allTexts(s, "network"),
 				Devices:  allTexts(s, "device"),
+				Masq6:    isOn(s, "masq6", false),
 			})
 		}
 	}
+	c.qosRules(p)
 }
 
 func (w *Firewall) offloading(s *uci.Section, file string) {

@@ -83,8 +83,8 @@ var firewallCases = []struct {
 	{
 		name: "zones",
 		text: "config zone\noption name a\nlist device 'eth0'\nlist device 'tun+'\nconfig zone\noption network lan\nconfig zone\n" +
-			"option name b\noption enabled 0\nconfig zone z\noption name c\noption device 'eth1 eth2'\noption enabled true\n",
-		zones:    []Zone{{Name: "a", Devices: []string{"eth0", "tun+"}}, {Name: "c", Devices: []string{"eth1", "eth2"}}},
+			"option name b\noption enabled 0\nconfig zone z\noption name c\noption device 'eth1 eth2'\noption enabled true\noption masq6 '1'\n",
+		zones:    []Zone{{Name: "a", Devices: []string{"eth0", "tun+"}}, {Name: "c", Devices: []string{"eth1", "eth2"}, Masq6: true}},
 		firewall: Firewall{Present: true},
 	},
 	{

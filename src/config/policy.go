@@ -5,6 +5,7 @@ package config
 import (
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // readPolicy reads a policy section. With a fault in it a bypass stays with what
@@ -32,8 +33,9 @@ func (c *Config) readPolicy(s *section, name string) {
 		}
 	}
 	if v, ok := s.text("set"); ok {
-		if p.Set = v; !isSetName(v) {
-			s.problem(s.pos("set"), "set '%s' is no name of a set", v)
+		p.Set = v
+		if why := c.setFault(p); why != "" {
+			s.problem(s.pos("set"), "set '%s' %s", v, why)
 			p.Set = ""
 		}
 	}
@@ -111,6 +113,47 @@ func (p *Policy) checkFamily(s *section, option string, prefixes []netip.Prefix)
 			s.problem(s.pos(option), "%s %s is not %s, the policy's family", option, a, p.Family)
 		}
 	}
+}
+
+// setFault says why p can't have the set that it names, "" if it can.
+func (c *Config) setFault(p Policy) string {
+	switch {
+	case !isSetName(p.SetName("ipv6")):
+		return "is no name of a set"
+	case p.Set == "xdp" || p.Set == "afxdp" || strings.HasPrefix(p.Set, "zone-"):
+		return "has a name that fastpath uses itself"
+	}
+	for _, other := range c.Policies {
+		for _, family := range other.SetFamilies() {
+			for _, mine := range p.SetFamilies() {
+				if other.SetName(family) == p.SetName(mine) && family != mine {
+					return "would be " + mine + " here, but policy '" + other.Name + "' makes it " + family +
+						"; one without a family has a set for IPv4, and one with a 6 at its end for IPv6"
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// SetFamilies are those that the policy has sets of.
+func (p Policy) SetFamilies() []string {
+	switch {
+	case p.Set == "":
+		return nil
+	case p.Family != "":
+		return []string{p.Family}
+	}
+	return []string{"ipv4", "ipv6"}
+}
+
+// SetName is the name of the policy's set of addresses of a family: a policy for
+// both has two, whose names differ by a 6.
+func (p Policy) SetName(family string) string {
+	if p.Family == "" && family == "ipv6" {
+		return p.Set + "6"
+	}
+	return p.Set
 }
 
 func family(p netip.Prefix) string {

@@ -4,11 +4,14 @@ package config
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 )
 
 const unknownDst = "unknown option dst; a policy section has action, src, dest, proto, family, " +
 	"src_ip, dest_ip, src_port, dest_port, dscp, mark, set"
+
+const twoSets = "; one without a family has a set for IPv4, and one with a 6 at its end for IPv6"
 
 var policyCases = []struct {
 	name     string
@@ -91,6 +94,24 @@ var policyCases = []struct {
 		problems: []string{
 			"fastpath:3: dest_port needs proto tcp or udp",
 			"fastpath:4: src_port needs proto tcp or udp",
+		},
+	},
+	{
+		name: "names of sets",
+		text: "config policy a\noption action accelerate\noption set games\nconfig policy b\noption action bypass\noption set games\noption family ipv6\n" +
+			"config policy c\noption action accelerate\noption set games6\nconfig policy d\noption action accelerate\noption set zone-lan\n" +
+			"config policy e\noption action accelerate\noption set afxdp\nconfig policy f\noption action accelerate\noption family ipv6\noption set games6\n" +
+			"config policy g\noption action bypass\noption set '" + strings.Repeat("g", 255) + "'\n",
+		want: []Policy{
+			{Name: "a", Action: "accelerate", Set: "games"}, {Name: "b", Action: "bypass", Family: "ipv6"},
+			{Name: "f", Action: "accelerate", Family: "ipv6", Set: "games6"}, {Name: "g", Action: "bypass"},
+		},
+		problems: []string{
+			"fastpath:6: set 'games' would be ipv6 here, but policy 'a' makes it ipv4" + twoSets,
+			"fastpath:10: set 'games6' would be ipv4 here, but policy 'a' makes it ipv6" + twoSets,
+			"fastpath:13: set 'zone-lan' has a name that fastpath uses itself",
+			"fastpath:16: set 'afxdp' has a name that fastpath uses itself",
+			"fastpath:23: set '" + strings.Repeat("g", 255) + "' is no name of a set",
 		},
 	},
 	{
