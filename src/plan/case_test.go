@@ -16,7 +16,7 @@ import (
 )
 
 // A golden file is text in sections, each begun by a line "-- NAME --":
-// fastpath, network, firewall (UCI), events (see event), then the answers
+// fastpath, network, firewall, turboacc, sqm, qosify, qosmate (UCI), events (see event), then the answers
 // steps, ruleset and report. More of the same may follow: a later stage goes on
 // from the router and the files that the one before left.
 type section struct{ name, text string }
@@ -61,8 +61,11 @@ func newStage(t testing.TB) *stage {
 	t.Helper()
 	r := &router{keepsNames: true, original: map[string]state.Offloads{}}
 	r.o = state.Observed{Release: "7.3", Saved: map[string]state.Offloads{}}
-	r.o.Hooks.Ingress.OK, r.o.Marks.OK = true, true
+	r.o.Hooks.Ingress.OK, r.o.Marks.OK, r.o.FIB.OK, r.o.FIBLoose.OK = true, true, true, true
 	r.o.Engines, r.o.Refused = map[string]state.Engine{}, map[string]state.Refusal{}
+	r.o.Sysctls = map[string]state.Sysctl{state.SysctlAcct: {Value: "0"}}
+	r.o.SavedSysctls = map[string]string{}
+	r.o.Multicast, r.o.Mix = map[string]string{}, map[string]state.Mix{}
 	r.o.Hooks.Early.Reason = "the kernel has no early_ingress hook (EOPNOTSUPP, errno 95)"
 	return &stage{dir: t.TempDir(), r: r}
 }
@@ -71,7 +74,7 @@ func newStage(t testing.TB) *stage {
 func (s *stage) input(t testing.TB, in section) bool {
 	t.Helper()
 	switch in.name {
-	case "fastpath", "network", "firewall":
+	case "fastpath", "network", "firewall", "turboacc", "sqm", "qosify", "qosmate":
 		if err := os.WriteFile(filepath.Join(s.dir, in.name), []byte(in.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -81,8 +84,10 @@ func (s *stage) input(t testing.TB, in section) bool {
 				t.Fatalf("event %q: %v", strings.TrimSpace(line), err)
 			}
 		}
-	default:
+	case "steps", "ruleset", "report":
 		return false
+	default:
+		t.Fatalf("unknown section %q", in.name)
 	}
 	return true
 }
@@ -93,6 +98,7 @@ func (s *stage) config(t testing.TB) config.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
+	new(config.DropLists).Fill(&c)
 	return c
 }
 
@@ -100,7 +106,7 @@ func (s *stage) config(t testing.TB) config.Config {
 func (s *stage) answers(want state.State, report state.Report, steps []state.Step) map[string]string {
 	return map[string]string{
 		"steps":   printSteps(steps),
-		"ruleset": printTable(want.Table),
+		"ruleset": printTable(want.Table) + printDrop(want.Drop),
 		"report":  strings.ReplaceAll(printReport(report), s.dir, "/etc/config"),
 	}
 }
@@ -123,16 +129,32 @@ func printTable(t *state.Table) string {
 	for _, kind := range slices.Sorted(maps.Keys(t.Engines)) {
 		fmt.Fprintf(&b, "\tset %s {\n\t\ttype ifname\n\t\telements = { %s }\n\t}\n\n", kind, quoted(t.Engines[kind]))
 	}
+	for _, zone := range slices.Sorted(maps.Keys(t.Zones)) {
+		elements := ""
+		if len(t.Zones[zone]) > 0 {
+			elements = "\t\telements = { " + quoted(t.Zones[zone]) + " }\n"
+		}
+		fmt.Fprintf(&b, "\tset %s%s {\n\t\ttype ifname\n%s\t}\n\n", state.ZonePrefix, zone, elements)
+	}
+	for _, s := range t.Sets {
+		fmt.Fprintf(&b, "\tset %s {\n\t\ttype %s_addr\n\t\tflags interval, timeout\n\t}\n\n", s.Name, s.Family)
+	}
 	fmt.Fprintf(&b, "\tchain %s {\n\t\ttype filter hook forward priority filter + %d; policy accept;\n",
 		state.ChainName, state.ChainPriority)
 	for _, r := range t.Rules {
 		fmt.Fprintf(&b, "\t\t%s", r)
-		if r.Verdict.Hands() && t.Generation != "" {
+		switch {
+		case r.Policy != "":
+			fmt.Fprintf(&b, " comment %q", r.Policy)
+		case r.Verdict.Hands() && t.Generation != "":
 			fmt.Fprintf(&b, " comment %q", t.Generation)
 		}
 		b.WriteString("\n")
+		if r.Verdict == state.Accelerate && r.All() {
+			fmt.Fprintf(&b, "\t}\n\n\tchain %s {\n", state.AccelerateChain)
+		}
 	}
-	b.WriteString("\t}\n}\n")
+	b.WriteString("\t}\n" + printValidation(t.Validation) + "}\n")
 	return b.String()
 }
 

@@ -3,9 +3,9 @@
 package plan
 
 import (
-	"cmp"
 	"maps"
 	"slices"
+	"sort"
 
 	"fastpath/src/state"
 )
@@ -14,8 +14,9 @@ import (
 // are the same. A crash between any two leaves a working router:
 //
 //	offloads that an early_ingress flowtable or an engine relies on → engines
-//	that are new or change → counting chains → table → counting chains that go →
-//	engines that go → all other offloads, given back or set
+//	that are new or change → sysctls → counting chains → what is dropped by
+//	source → table → connections of lost addresses → counting chains that go →
+//	engines that go → all other sysctls and offloads, given back or set
 //
 // so that no port merges packets while an early flowtable takes its lists, no
 // frame loses its tag before an engine sees it, and no rule hands connections
@@ -23,15 +24,25 @@ import (
 func Diff(want state.State, o state.Observed) []state.Step {
 	first, last := offloads(want, o)
 	start, stop := engines(want, o)
-	steps := append(first, start...)
+	set, restore := sysctls(want, o)
+	steps := slices.Concat(first, start, set)
 	for _, device := range missing(want.Checks, o.Checks) {
 		steps = append(steps, state.AddCheck{Device: device})
 	}
+	if want.Drop != nil && !o.Drop.Is(want.Drop) {
+		steps = append(steps, state.SetDrop{Drop: *want.Drop})
+	}
 	steps = append(steps, tableSteps(want.Table, o)...)
+	if len(o.Routing.Lost) > 0 && want.Table != nil {
+		steps = append(steps, state.ForgetConnections{Addresses: o.Routing.Lost})
+	}
+	if want.Drop == nil && !o.Drop.Is(nil) {
+		steps = append(steps, state.RemoveDrop{})
+	}
 	for _, device := range missing(o.Checks, want.Checks) {
 		steps = append(steps, state.RemoveCheck{Device: device})
 	}
-	return append(append(steps, stop...), last...)
+	return slices.Concat(steps, stop, restore, last)
 }
 
 // engines are the steps for the ports' engines: those that come or change
@@ -59,7 +70,8 @@ func engines(want state.State, o state.Observed) (start, stop []state.Step) {
 // saved for it until it is back.
 func offloads(want state.State, o state.Observed) (first, last []state.Step) {
 	relied := relied(want)
-	links := slices.SortedFunc(slices.Values(o.Links), func(a, b state.Link) int { return cmp.Compare(a.Name, b.Name) })
+	links := slices.Clone(o.Links)
+	sort.Slice(links, func(i, j int) bool { return links[i].Name < links[j].Name })
 	for _, l := range links {
 		now := l.Feature.Offloads()
 		set, wanted := want.Features[l.Name]
@@ -111,7 +123,7 @@ func tableSteps(want *state.Table, o state.Observed) []state.Step {
 		return nil
 	case want == nil:
 		return []state.Step{state.DeleteTable{}}
-	case have == nil || anew(want, have, o.Links):
+	case have == nil || anew(want, have, o):
 		return []state.Step{state.ReplaceTable{Table: *want}}
 	}
 	var steps []state.Step
@@ -121,7 +133,8 @@ func tableSteps(want *state.Table, o state.Observed) []state.Step {
 	if come := missing(want.Flowtable.Devices, have.Flowtable.Devices); len(come) > 0 {
 		steps = append(steps, state.AddDevices{Flowtable: have.Flowtable, Devices: come})
 	}
-	if !slices.Equal(want.Rules, have.Rules) {
+	if !state.SameRules(want.Rules, have.Rules) || !slices.Equal(want.Sets, have.Sets) || !want.Validation.Same(have.Validation) ||
+		!maps.EqualFunc(want.Zones, have.Zones, slices.Equal) {
 		steps = append(steps, state.ReplaceRules{Table: *want})
 	}
 	return steps
@@ -129,37 +142,13 @@ func tableSteps(want *state.Table, o state.Observed) []state.Step {
 
 // anew: the kernel can't change these in place, or flows that were learnt must
 // be judged again: those in the flowtable that an engine takes now, too.
-func anew(want, have *state.Table, links []state.Link) bool {
+func anew(want, have *state.Table, o state.Observed) bool {
 	return (len(want.Flowtable.Devices) > 0) != (len(have.Flowtable.Devices) > 0) ||
 		want.Flowtable.Number != have.Flowtable.Number ||
 		want.Flowtable.Counter != have.Flowtable.Counter ||
 		want.Generation != have.Generation ||
 		!maps.EqualFunc(want.Engines, have.Engines, slices.Equal) ||
-		stricter(want.Rules, have.Rules, links)
-}
-
-// stricter: the wanted rules send something back to the slow path that the
-// installed ones may have let pass, and flows that pass already would go on for
-// as long as they live. A tunnel is excluded from the moment it exists, so its
-// coming isn't such a case, and the others keep their flows.
-func stricter(want, have []state.Rule, links []state.Link) bool {
-	tunnel := map[string]bool{}
-	for i := range links {
-		if isTunnel(&links[i]) {
-			tunnel[links[i].Name] = true
-		}
-	}
-	known := make(map[state.Rule]bool, len(have))
-	for _, r := range have {
-		known[r] = true
-	}
-	for _, r := range want {
-		byDevice := r.Key == state.KeyIif || r.Key == state.KeyOif
-		if r.Verdict == state.Return && !known[r] && !(byDevice && tunnel[r.Value]) {
-			return true
-		}
-	}
-	return false
+		stricter(want.Rules, have.Rules, o)
 }
 
 // missing is what of a isn't in b, sorted.

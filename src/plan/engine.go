@@ -79,8 +79,15 @@ func (s *survey) wish(p *port) {
 
 // engineOf is the engine that every port below st has, or else what st lacks.
 func (s *survey) engineOf(st *stack) (kind, lacks string) {
-	if st.slow != "" && !st.deep {
+	if l := s.t.byName[st.name]; l != nil && isTunnel(l) {
+		return "", st.slow // see addTunnel
+	}
+	forced := s.forced(st)
+	if st.slow != "" && !st.deep && !(st.shaped && forced) {
 		return "", st.slow
+	}
+	if why := s.shapedAbove(st, byEngine); why != "" && !forced {
+		return "", why + "; option force '1' allows it"
 	}
 	if lacks = s.nameless(st); lacks != "" {
 		return "", lacks
@@ -103,6 +110,14 @@ func (s *survey) engineOf(st *stack) (kind, lacks string) {
 	lacks = fmt.Sprintf("port %s of %s has no engine %s, and rules can't tell the ports of a bridge apart", without, st.name, kind)
 	s.notice("no engine for the flows of ", st.name, ": ", lacks)
 	return "", lacks
+}
+
+// forced: option force is on at every port below st.
+func (s *survey) forced(st *stack) bool {
+	return !slices.ContainsFunc(st.ends, func(e end) bool {
+		p := s.byLink[e.link.Index]
+		return p == nil || !p.engine.Force
+	})
 }
 
 // nameless is why no rule sees both directions of st's flows by its name.
@@ -145,8 +160,13 @@ func (s *survey) addTunnel(st *stack) {
 	if lower := s.t.byIndex[link.Lower]; lower != nil {
 		below = s.walkFrom(lower.Name)
 	}
+	shaped := s.shapedTunnel(link, below)
 	for _, kind := range []string{state.EngineXDP, state.EngineAFXDP} {
 		if s.engines[kind] == nil || below != nil && !s.allHave(below, kind) {
+			continue
+		}
+		if shaped != "" {
+			s.notice("no engine for the flows of ", st.name, ": ", shaped)
 			continue
 		}
 		st.engine = kind
@@ -213,6 +233,9 @@ func (s *survey) engineReport(p *port, h hook) (engine, reason string) {
 		reason = fmt.Sprintf("option engine '%s': for flows between %s and other networks that have it", e.Kind, list(s.carriedFor(p)))
 		if trial := s.o.Trials[p.link.Name]; trial != "" {
 			reason += "; " + trial
+		}
+		if why := s.forcedPast(p); why != "" {
+			reason += "; by option force, although " + why
 		}
 		return e.Kind, reason
 	}

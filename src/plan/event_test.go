@@ -16,20 +16,29 @@ import (
 //
 //	kernel 6.12 | 7.3          what becomes of a listed device that goes
 //	KIND NAME [WORD…]          a new link; KIND is nic, wlan, wwan, dsa, lo or rtnetlink's
-//	                           on=LINK (or an index) in=BRIDGE tag=N qinq xdp mac=no down addr
+//	                           on=LINK (or an index) in=BRIDGE tag=N qinq xdp mac=no down addr mtu=N
+//	                           of a tunnel: via=LINK mode=MODE odd=OPTION (_ for a blank)
+//	tunnel NAME [WORD…]        its properties change
 //	                           gro list hw lro rxvlan: on; gro! …: on and fixed; -gro: off (NICs have gro)
 //	del, rename, join, leave   NAME [NEW | BRIDGE]
 //	addr NAME | noaddr NAME    it gets or loses its address
 //	ethtool NAME WORD…         the user's own change of offloads
-//	iface NAME PROTO DEVICE|- L3|-     netifd's interface; up with an l3 device
+//	iface NAME PROTO DEVICE|- L3|- [ZONE]   netifd's interface; up with an l3 device
 //	session DEVICE | hangup DEVICE
 //	fw4 GENERATION [offload] [hardware] | flush
-//	early ok|REASON, ingress ok|REASON, marks ok|REASON   the trials' answers
+//	early ok|REASON, ingress …, marks …, fib …   the trials' answers
+//	tc NAME [QDISC[!]] [ifb=LINK] [police] [bpf]   its root qdisc (!: it limits) and what is at tc ingress
+//	mix NAME KIND FORWARDED LOCAL FLOWS [COMPARED…] | nomix NAME   its traffic, as the agent tells
+//	multicast NAME WHY… | nomulticast NAME, steered NAME CPUS, driver NAME DRIVER, udpforward NAME, translator MODULE
+//	sets FAMILY TABLE [dscp] [mark] [priority]   somebody's table whose rules set these; none: it goes
 //	xdp NAME | noxdp NAME      somebody's XDP program comes or goes
 //	refused NAME KIND[,generic][,zero-copy][,force] REASON   an engine that was tried
 //	retry NAME                 the engine may be tried again
-//	confirmed | unconfirmed | ipsec | accelerator NAME
+//	confirmed | unconfirmed | ipsec | passive REASON | accelerator NAME
+//	flowtable TABLE NAME DEVICE,… [hardware]   somebody else's
 //	saved NAME [WORD…]         left in saved.json by a run before
+//	acct VALUE [REASON…] | acct-saved VALUE   see sysctlEvent
+//	route, address, rule, moved, lost, … see routingEvent
 //	installed HOOK GENERATION DEVICE,…   a table left by a run before, without rules
 func (r *router) event(line string) error {
 	w := strings.Fields(line)
@@ -45,33 +54,25 @@ func (r *router) event(line string) error {
 		r.link(args[0]).Master = 0
 	case "addr", "noaddr":
 		r.link(args[0]).Addressed = w[0] == "addr"
-	case "ethtool":
-		l := r.link(args[0])
-		for _, word := range args[1:] {
-			feature(&l.Feature, word)
-		}
-		if _, saved := r.o.Saved[l.Name]; !saved {
-			r.original[l.Name] = l.Feature.Offloads()
-		}
 	case "iface":
 		r.iface(args)
+	case "tunnel":
+		return r.tunnelEvent(args)
+	case "tc":
+		return r.tcEvent(args)
+	case "sets":
+		r.setsEvent(args)
 	case "session":
 		r.o.Sessions = append(r.o.Sessions, state.Session{ID: uint16(len(r.o.Sessions) + 1), Device: args[0]})
 	case "hangup":
 		r.o.Sessions = slices.DeleteFunc(r.o.Sessions, func(s state.Session) bool { return s.Device == args[0] })
-	case "saved":
-		f := state.Features{}
-		for _, word := range args[1:] {
-			feature(&f, word)
-		}
-		r.o.Saved[args[0]], r.original[args[0]] = f.Offloads(), f.Offloads()
 	case "installed":
 		number, err := strconv.ParseUint(args[0], 10, 32)
 		r.o.Table = &state.Table{Generation: args[1], Flowtable: state.Flowtable{
 			Number: uint32(number), Devices: strings.Split(args[2], ","), Counter: true}}
 		return err
 	default:
-		if !r.engineEvent(w[0], args) && !r.kernelEvent(w[0], args, strings.TrimSpace(strings.TrimPrefix(line, w[0]))) {
+		if !r.sysctlEvent(w[0], args) && !r.engineEvent(w[0], args) && !r.routingEvent(w[0], args) && !r.receiveEvent(w[0], args) && !r.kernelEvent(w[0], args, strings.TrimSpace(strings.TrimPrefix(line, w[0]))) {
 			return r.add(w[0], args)
 		}
 	}
@@ -94,10 +95,19 @@ func (r *router) kernelEvent(word string, args []string, rest string) bool {
 		r.o.Hooks.Ingress = ability(rest)
 	case "marks":
 		r.o.Marks = ability(rest)
+	case "fib":
+		r.o.FIB = ability(rest)
+	case "loose":
+		r.o.FIBLoose = ability(rest)
 	case "confirmed", "unconfirmed":
 		r.o.Hooks.Confirmed = word == "confirmed"
+	case "passive":
+		r.o.Passive = rest
 	case "ipsec":
 		r.o.IPsec.OK = true
+	case "flowtable":
+		r.o.Flowtables = []state.ForeignFlowtable{{Table: "inet " + args[0], Name: args[1],
+			Devices: strings.Split(args[2], ","), Hardware: slices.Contains(args, "hardware")}}
 	case "accelerator":
 		r.o.Accelerators = append(r.o.Accelerators, rest)
 	default:
@@ -117,6 +127,9 @@ func (r *router) iface(args []string) {
 	i := state.Interface{Name: args[0], Proto: args[1], Device: strings.Trim(args[2], "-")}
 	if args[3] != "-" {
 		i.L3Device, i.Up = args[3], true
+	}
+	if len(args) > 4 {
+		i.Zone = args[4]
 	}
 	r.o.Interfaces = slices.DeleteFunc(r.o.Interfaces, func(old state.Interface) bool { return old.Name == i.Name })
 	r.o.Interfaces = append(r.o.Interfaces, i)
@@ -177,6 +190,8 @@ func (r *router) property(l *state.Link, word string) (err error) {
 		l.Up = false
 	case "addr":
 		l.Addressed = true
+	case "via", "mode", "odd", "mtu":
+		return r.tunnelProperty(l, key, value)
 	case "mac":
 		l.MAC = [6]byte{}
 	default:

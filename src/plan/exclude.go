@@ -2,18 +2,42 @@
 
 package plan
 
-import "fastpath/src/config"
+import (
+	"cmp"
+
+	"fastpath/src/config"
+)
 
 // An exclusion is a rule, never a gap in the device list: the rule decides what
 // is added, and a flow that is added is accelerated at least in the direction
 // that enters by a listed device.
 
-// excludeTunnels keeps flows through tunnels on the slow path, whether or not a
-// zone names the tunnel.
+// excludeTunnels keeps flows through tunnels that no flowtable carries on the slow
+// path, whether or not a zone names the tunnel.
 func (s *survey) excludeTunnels() {
+	named := make(map[string]*stack, len(s.stacks))
+	for _, st := range s.stacks {
+		named[st.name] = st
+	}
 	for i := range s.o.Links {
-		if l := &s.o.Links[i]; isTunnel(l) {
-			s.excluded[l.Name] = unfit(l)
+		l := &s.o.Links[i]
+		if !isTunnel(l) {
+			continue
+		}
+		if st := named[l.Name]; st != nil {
+			if st.why != "" {
+				s.excluded[l.Name] = st.why
+			}
+			continue
+		}
+		st := s.walkFrom(l.Name)
+		why := cmp.Or(st.why, s.shapedAbove(st, byIngress))
+		if why == "" {
+			continue
+		}
+		s.excluded[l.Name] = why
+		if l.Up && outerHeader[l.Kind] > 0 {
+			s.notice("no flowtable for ", l.Name, ": ", why)
 		}
 	}
 }

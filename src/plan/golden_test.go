@@ -87,6 +87,7 @@ func converge(t *testing.T, c config.Config, r *router, steps []state.Step) {
 		t.Fatalf("second plan isn't empty:\n%s", printSteps(more))
 	}
 	invariants(t, r)
+	listsHold(t, c, r)
 	for port := range r.o.Saved {
 		if _, wanted := again.Features[port]; !wanted && r.link(port) != nil {
 			t.Fatalf("offloads of %s are still saved though nothing is wanted of it", port)
@@ -115,6 +116,8 @@ func offloadsAreKnown(t *testing.T, r *router) {
 func invariants(t *testing.T, r *router) {
 	t.Helper()
 	offloadsAreKnown(t, r)
+	limitsHold(t, r)
+	tunnelsHold(t, r)
 	engines := map[string]bool{}
 	for _, e := range r.o.Engines {
 		engines[e.Kind] = true

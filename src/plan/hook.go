@@ -75,13 +75,17 @@ func (s *survey) blocksEarly() string {
 }
 
 // portBlocksEarly is why a port has no NAPI list to offer at early_ingress:
-// there is none, or GRO would have eaten it, by the driver's or by the user's will.
+// there is none, or GRO would have eaten it, by the driver's or by the user's
+// will, or because its traffic is better off so.
 func (s *survey) portBlocksEarly(p *port) string {
 	if why := noList(p.link); why != "" {
 		return why
 	}
 	if name, fixed := fixedOn(p.link.Feature); fixed {
 		return name + " can't be switched off (fixed)"
+	}
+	if why := s.shaped(p, byEarly); why != "" {
+		return why
 	}
 	if p.has().Generic {
 		return "its engine's XDP program is in generic mode, and early_ingress would pass it by"
@@ -99,6 +103,9 @@ func (s *survey) portBlocksEarly(p *port) string {
 		if own := s.own(p.link); own.GRO || own.GROHW || own.LRO {
 			return "option receive 'keep' with " + own.String()
 		}
+	}
+	if s.c.Main.Hook == config.HookAuto {
+		return s.wantsGRO(p)
 	}
 	return ""
 }

@@ -11,7 +11,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 
 	"fastpath/src/config"
@@ -29,13 +28,14 @@ func Desired(c config.Config, o state.Observed) (state.State, state.Report) {
 	}
 	s := newSurvey(c, o)
 	h := s.chooseHook()
-	want := state.State{Features: s.receive(h.hook), Engines: s.wantedEngines()}
-	if h.hook != state.HookOff || len(want.Engines) > 0 {
-		want.Table = s.table(h)
+	want := state.State{Features: s.receive(h.hook), Engines: s.wantedEngines(), Sysctls: wantedSysctls(c)}
+	if t := s.table(h); len(t.Rules)+len(t.Sets)+len(t.Validation.Input) > 0 {
+		want.Table = t
 	}
 	if h.hook == state.HookEarly && !o.Hooks.Confirmed {
 		want.Checks = slices.Clone(want.Table.Flowtable.Devices)
 	}
+	want.Drop = s.drop(h)
 	r.Hook, r.HookReason = h.hook, h.reason
 	r.Ports = s.report(h)
 	r.Notices = s.allNotices()
@@ -47,10 +47,12 @@ func standAside(c config.Config, o state.Observed) string {
 	switch {
 	case !c.Main.Enabled:
 		return "not enabled (option enabled '0')"
-	case len(o.Accelerators) > 0:
-		return fmt.Sprintf("another accelerator is loaded (%s): fastpath stays out", list(o.Accelerators))
-	case o.FW4.Hardware || c.Firewall.FlowOffloadingHW:
-		return "hardware offload is on (firewall option flow_offloading_hw '1'): fastpath stays out"
+	case o.Passive != "":
+		return o.Passive
+	case loadedOthers(o) != "":
+		return "another accelerator is loaded, fastpath stays out: " + loadedOthers(o)
+	case hardware(c, o) != "":
+		return "hardware offload is on, fastpath stays out: " + hardware(c, o)
 	}
 	return ""
 }
@@ -61,8 +63,7 @@ func hold(c config.Config, o state.Observed) string {
 	if c.Firewall.Present && !o.FW4.Present {
 		return "firewall stopped or not started yet: no acceleration until it is back"
 	}
-	reason, _ := c.Withhold()
-	return reason
+	return holdDefer(c, o)
 }
 
 // holdFlowtable is the reason to install no flowtable.
@@ -74,6 +75,8 @@ func holdFlowtable(c config.Config, o state.Observed) string {
 		return hold(c, o)
 	case fw4Offload(c, o):
 		return "fw4's own flow_offloading is on"
+	case unverifiable(o) != "":
+		return unverifiable(o)
 	}
 	return ""
 }

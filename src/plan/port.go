@@ -3,8 +3,7 @@
 package plan
 
 import (
-	"cmp"
-	"slices"
+	"sort"
 	"strings"
 
 	"fastpath/src/config"
@@ -21,6 +20,7 @@ type port struct {
 	carries  bool          // flows of at least one stack may use the flowtable
 	why      string        // why not, if they may not
 	receive  string        // the wanted mode; auto: free choice
+	denied   string        // why fraglist GRO must not be on; "": it may
 	engine   state.Engine  // that its sections ask for; Kind "": none
 	refused  string        // why it doesn't get it; "": it does
 }
@@ -54,7 +54,7 @@ func (s *survey) findPorts() []*port {
 		s.settle(p, sections[link])
 		ports = append(ports, p)
 	}
-	slices.SortFunc(ports, func(a, b *port) int { return strings.Compare(a.link.Name, b.link.Name) })
+	sort.Slice(ports, func(i, j int) bool { return ports[i].link.Name < ports[j].link.Name })
 	for _, p := range ports {
 		s.disagreement(p)
 	}
@@ -115,9 +115,8 @@ func (s *survey) settle(p *port, sections map[int]bool) {
 	for i := range sections {
 		order = append(order, i)
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(far(a), far(b)), cmp.Compare(a, b))
-	})
+	sort.Ints(order)
+	sort.SliceStable(order, func(i, j int) bool { return far(order[i]) < far(order[j]) })
 	p.receive = config.ReceiveAuto
 	for _, i := range order {
 		p.sections = append(p.sections, s.c.Ports[i])

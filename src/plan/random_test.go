@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +44,7 @@ func TestRandomWalks(t *testing.T) {
 	for _, step := range []state.Step{
 		state.ReplaceTable{}, state.DeleteTable{}, state.AddDevices{}, state.RemoveDevices{}, state.ReplaceRules{},
 		state.AddCheck{}, state.RemoveCheck{}, state.SetOffloads{}, state.RestoreOffloads{},
-		state.StartEngine{}, state.StopEngine{},
+		state.StartEngine{}, state.StopEngine{}, state.SetSysctl{}, state.RestoreSysctl{},
 	} {
 		if n := met[reflect.TypeOf(step)]; n < 10 && ran == len(paths) {
 			t.Errorf("%T was met %d times only", step, n)
@@ -174,9 +175,16 @@ func (w *stroll) event() string {
 	if port := w.linkOf("", "veth"); port != "" && w.IntN(12) == 0 {
 		return w.engineEvent(port)
 	}
+	if port := w.linkOf(""); port != "" && w.IntN(10) == 0 {
+		return w.mixEvent(port)
+	}
+	if w.IntN(8) == 0 {
+		return w.wanEvent()
+	}
 	switch w.IntN(10) {
 	case 0:
-		return pick(w, "fw4 g1", "fw4 g2", "fw4 g3 offload", "fw4 g3 hardware", "flush", "ingress no flowtables", "marks ok", "marks no events")
+		return pick(w, "fw4 g1", "fw4 g2", "fw4 g3 offload", "fw4 g3 hardware", "flush", "ingress no flowtables", "marks ok", "marks no events",
+			"acct 0", "acct 1", "acct 0 it is read-only")
 	case 1:
 		return pick(w, "early ok", "early ok", "early no such hook", "confirmed", "unconfirmed")
 	case 2, 3:
@@ -200,7 +208,7 @@ func (w *stroll) linkEvent() string {
 	}
 	lines := []string{"del " + port, "leave " + port, "rename " + port + " " + w.fresh(),
 		"ethtool " + port + pick(w, " -gro", " gro", " list", " -list", " -hw", " lro", " rxvlan", " -rxvlan"),
-		"vlan " + w.fresh() + " on=" + port + " tag=9", pick(w, "addr ", "noaddr ") + port}
+		"vlan " + w.fresh() + " on=" + port + " tag=9", pick(w, "addr ", "noaddr ") + port, w.tc(port, bridge)}
 	if ppp := w.linkOf("ppp"); ppp != "" {
 		lines = append(lines, "del "+ppp)
 	}
@@ -240,7 +248,11 @@ func (w *stroll) engineEvent(port string) string {
 // configure changes one thing in the configuration.
 func (w *stroll) configure() {
 	c := &w.c
-	switch w.IntN(9) {
+	switch w.IntN(11) {
+	case 9:
+		c.Main.DeferPackets = pick[uint32](w, 0, 0, 3, 8)
+	case 10:
+		w.policies()
 	case 0:
 		c.Main.Enabled = w.IntN(3) > 0
 	case 1, 2:
@@ -265,6 +277,24 @@ func (w *stroll) configure() {
 		c.Ports = append(append([]config.Port(nil), c.Ports...), p)
 	case 7, 8:
 		w.engines()
+	}
+}
+
+// policies adds one, takes all away, or turns their order.
+func (w *stroll) policies() {
+	c := &w.c
+	switch old := slices.Clone(c.Policies); w.IntN(4) {
+	case 0:
+		c.Policies = nil
+	case 1:
+		slices.Reverse(old)
+		c.Policies = old
+	default:
+		c.Policies = append(old, config.Policy{
+			Name: w.fresh(), Action: pick(w, config.Bypass, config.Accelerate),
+			Src: pick(w, nil, []string{"lan"}), Dest: pick(w, nil, []string{"wan"}),
+			Set: pick(w, "", "", "games"), DSCP: pick(w, nil, []uint8{46}),
+		})
 	}
 }
 

@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"cmp"
+
 	"fastpath/src/config"
 	"fastpath/src/state"
 )
@@ -48,7 +50,8 @@ func (s *survey) takenOff(p *port) []string {
 	return names
 }
 
-// mode is what p gets at hook h: what the user wrote where that can be had.
+// mode is what p gets at hook h: what the user wrote where that can be had,
+// else what suits its traffic.
 func (s *survey) mode(p *port, h state.Hook) mode {
 	early := h == state.HookEarly && p.carries
 	gro, written := s.c.GRO[p.link.Name]
@@ -56,12 +59,14 @@ func (s *survey) mode(p *port, h state.Hook) mode {
 	switch {
 	case p.receive == config.ReceiveKeep:
 		return m
-	case p.receive == config.ReceiveAuto && early:
-		m = mode{config.ReceiveBulk, "early_ingress wants NAPI's lists whole: GRO would merge them"}
-	case p.receive == config.ReceiveAuto && written:
+	case p.receive == config.ReceiveAuto && written && !early:
 		return mode{config.ReceiveKeep, "held by option gro '" + digit(gro) + "' in /etc/config/network"}
 	case p.receive == config.ReceiveAuto:
-		return mode{config.ReceiveKeep, "nothing to gain by bulks without early_ingress"}
+		if m = s.auto(p, h); m.name == config.ReceiveKeep {
+			return m
+		}
+	case p.receive == config.ReceiveFraglist && p.denied != "":
+		m.reason += ", although " + p.denied
 	case p.receive == config.ReceiveBulk && !early:
 		return mode{config.ReceiveKeep, "option receive 'bulk' refused: bulks need early_ingress"}
 	}
@@ -75,6 +80,51 @@ func (s *survey) mode(p *port, h state.Hook) mode {
 		m.reason += "; fixed by the driver: the result is " + got.String()
 	}
 	return m
+}
+
+// auto is what suits p's traffic at hook h. On a kernel without early_ingress
+// GRO is only ever reduced: fraglist GRO has crashed too many of them to be
+// switched on where whoever built the kernel left it off. One that has
+// early_ingress is newer than every mended entry of the deny-list, and before
+// and after are compared there (src/agent).
+func (s *survey) auto(p *port, h state.Hook) mode {
+	own := s.own(p.link)
+	switch wants := s.wantsGRO(p); {
+	case h == state.HookEarly && p.carries:
+		return mode{config.ReceiveBulk, s.whyBulk(p)}
+	case h == state.HookOff || !p.carries:
+		return mode{config.ReceiveKeep, "nothing to gain by bulks without early_ingress"}
+	case p.denied != "" && own.GRO && own.GROList:
+		return mode{config.ReceiveGRO, p.denied}
+	case wants != "" && s.o.Mix[p.link.Name].Kind == state.MixMany: // it is steered
+		return mode{config.ReceiveKeep, wants + "; " + mixWords(s.o.Mix[p.link.Name])}
+	case wants != "" && s.o.Hooks.Early.OK && p.denied != "":
+		return mode{config.ReceiveGRO, wants + "; no fraglist: " + p.denied}
+	case wants != "" && s.o.Hooks.Early.OK:
+		return mode{config.ReceiveFraglist, wants}
+	case wants != "" && !own.GROList && p.denied == "":
+		return mode{config.ReceiveKeep, wants + "; option receive 'fraglist' may help, but isn't chosen on a kernel without early_ingress"}
+	}
+	return mode{config.ReceiveKeep, cmp.Or(s.o.Mix[p.link.Name].Compared, "nothing to gain by bulks without early_ingress")}
+}
+
+// whyBulk: without GRO early_ingress gets NAPI's lists whole.
+func (s *survey) whyBulk(p *port) string {
+	const why = "early_ingress wants NAPI's lists whole: GRO would merge them"
+	m := s.o.Mix[p.link.Name]
+	words := mixWords(m)
+	switch {
+	case words == "":
+		return why
+	case m.Kind != state.MixFew && m.Kind != state.MixLocal:
+	case !s.own(p.link).GRO:
+		words += ", but GRO is off by itself"
+	case s.c.Main.Hook == config.HookEarly:
+		words += ", but option hook 'early_ingress' holds"
+	default:
+		words += ", but no fraglist: " + p.denied
+	}
+	return why + "; " + words
 }
 
 // offloads is a mode as offloads. What a mode doesn't speak of is as the port

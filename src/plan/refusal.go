@@ -19,6 +19,9 @@ func (s *survey) refuse(p *port) string {
 	if why := genericOnly(l); why != "" && !want.Generic {
 		return why + " has XDP in generic mode only (option xdp_mode 'generic')"
 	}
+	if why := s.shaped(p, byEngine); why != "" && !want.Force {
+		return why + "; option force '1' allows it"
+	}
 	if s.foreignXDP(l) {
 		return fmt.Sprintf("XDP program %d is attached, and it isn't ours", l.XDP)
 	}

@@ -3,7 +3,7 @@
 package plan
 
 import (
-	"slices"
+	"sort"
 	"strings"
 
 	"fastpath/src/config"
@@ -21,7 +21,7 @@ func (s *survey) report(h hook) []state.PortReport {
 			rows = append(rows, s.stackReport(st))
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b state.PortReport) int { return strings.Compare(a.Name, b.Name) })
+	sort.SliceStable(rows, func(i, j int) bool { return rows[i].Name < rows[j].Name })
 	return rows
 }
 
@@ -33,7 +33,7 @@ func (s *survey) portReport(p *port, h hook) state.PortReport {
 		Hook:     state.HookOff, HookReason: p.why,
 	}
 	if p.carries {
-		r.Hook, r.HookReason = h.hook, h.reason
+		r.Hook, r.HookReason = h.hook, h.reason+s.kept(p, h)
 	}
 	m := s.mode(p, h.hook)
 	r.Receive, r.ReceiveReason = m.name, m.reason
@@ -70,7 +70,7 @@ func (s *survey) allNotices() []string {
 	for _, problem := range s.c.Notices {
 		all = append(all, problem.String())
 	}
-	return slices.Concat(all, s.c.NotYet(), s.notices)
+	return append(all, s.notices...)
 }
 
 func list(words []string) string { return strings.Join(words, ", ") }

@@ -42,7 +42,7 @@ func (r *router) link(name string) *state.Link {
 func (r *router) apply(step state.Step) error {
 	switch s := step.(type) {
 	case state.ReplaceTable:
-		r.o.Table = &state.Table{}
+		r.o.Table, r.o.Routing.Moved = &state.Table{}, nil
 		return r.install(s.Table)
 	case state.DeleteTable:
 		if r.o.Table == nil {
@@ -54,11 +54,16 @@ func (r *router) apply(step state.Step) error {
 	case state.RemoveDevices:
 		return r.removeDevices(s)
 	case state.ReplaceRules:
-		if r.o.Table == nil || r.o.Table.Generation != s.Table.Generation {
-			return errors.New("the flows of the installed table aren't of the rules' generation")
+		return r.replaceRules(s.Table)
+	case state.SetSysctl, state.RestoreSysctl:
+		return r.sysctlStep(step)
+	case state.SetDrop:
+		return r.setDrop(s.Drop)
+	case state.RemoveDrop:
+		if r.o.Drop.Is(nil) {
+			return errors.New("ENOENT: no chains")
 		}
-		r.o.Table.Rules = slices.Clone(s.Table.Rules)
-		return r.rulesFit(s.Table)
+		r.o.Drop = state.DropState{}
 	case state.AddCheck:
 		if r.link(s.Device) == nil || slices.Contains(r.o.Checks, s.Device) {
 			return errNoDevice
@@ -80,27 +85,30 @@ func (r *router) apply(step state.Step) error {
 	case state.StopEngine:
 		return r.stopEngine(s)
 	default:
-		return fmt.Errorf("unknown step %T", step)
+		return r.forget(step)
 	}
 	return nil
 }
 
 func (r *router) install(t state.Table) error {
-	if len(t.Flowtable.Devices) == 0 && len(t.Engines) == 0 || len(t.Rules) == 0 {
+	checks := len(t.Validation.Input) > 0
+	if carries := len(t.Flowtable.Devices)+len(t.Engines) > 0; carries != (len(t.Rules) > 0) || !carries && t.Sets == nil && !checks {
 		return errors.New("a table without devices or rules")
 	}
 	if err := r.rulesFit(t); err != nil {
 		return err
 	}
 	r.o.Table.Generation = t.Generation
-	r.o.Table.Rules = slices.Clone(t.Rules)
+	r.o.Table.Rules = readBack(t.Rules)
+	r.validate(t.Validation)
+	r.o.Table.Zones, r.o.Table.Sets = maps.Clone(t.Zones), slices.Clone(t.Sets)
 	r.o.Table.Engines = maps.Clone(t.Engines)
 	r.o.Table.Flowtable = state.Flowtable{Number: t.Flowtable.Number, Counter: t.Flowtable.Counter}
 	return r.addDevices(state.AddDevices{Flowtable: t.Flowtable, Devices: t.Flowtable.Devices})
 }
 
 func (r *router) addDevices(s state.AddDevices) error {
-	if r.o.Table == nil || !slices.Contains(r.o.Table.Rules, state.Rule{Verdict: state.Add}) && len(s.Devices) > 0 {
+	if r.o.Table == nil || !adds(r.o.Table.Rules) && len(s.Devices) > 0 {
 		return errors.New("ENOENT: no flowtable")
 	}
 	f := &r.o.Table.Flowtable
@@ -193,12 +201,13 @@ func (r *router) clone() *router {
 	if r.o.Table != nil {
 		t := *r.o.Table
 		t.Flowtable.Devices = slices.Clone(t.Flowtable.Devices)
-		t.Rules = slices.Clone(t.Rules)
+		t.Rules, t.Zones, t.Sets = slices.Clone(t.Rules), maps.Clone(t.Zones), slices.Clone(t.Sets)
 		c.o.Table = &t
 	}
 	c.o.Saved = maps.Clone(r.o.Saved)
 	c.o.Engines = maps.Clone(r.o.Engines)
 	c.o.Refused = maps.Clone(r.o.Refused)
+	c.o.Multicast, c.o.Mix = maps.Clone(r.o.Multicast), maps.Clone(r.o.Mix)
 	c.original = maps.Clone(r.original)
 	return &c
 }

@@ -49,34 +49,6 @@ func (r *router) engineSees(l *state.Link) error {
 	return nil
 }
 
-// rulesFit: rules refer to what is in the table, nothing hands connections to
-// an engine that doesn't run, and what an engine takes never reaches the flowtable.
-func (r *router) rulesFit(t state.Table) error {
-	sets := 0
-	for i, rule := range t.Rules {
-		if rule.Key != state.KeyEngine {
-			continue
-		}
-		sets++
-		if len(t.Engines[rule.Value]) < 2 {
-			return fmt.Errorf("ENOENT or senseless: set %s of %v", rule.Value, t.Engines)
-		}
-		if !r.runs(rule.Value) {
-			return fmt.Errorf("no engine %s runs, but rules hand connections to it", rule.Value)
-		}
-		if slices.ContainsFunc(t.Rules[:i], func(r state.Rule) bool { return r.Verdict == state.Add }) {
-			return fmt.Errorf("flows are added before rule %s", rule)
-		}
-	}
-	if sets != len(t.Engines) {
-		return fmt.Errorf("%d sets, %d rules that use them", len(t.Engines), sets)
-	}
-	if adds := slices.Contains(t.Rules, state.Rule{Verdict: state.Add}); adds != (len(t.Flowtable.Devices) > 0) {
-		return fmt.Errorf("ENOENT: flows are added: %v, devices %v", adds, t.Flowtable.Devices)
-	}
-	return nil
-}
-
 func (r *router) runs(kind string) bool {
 	for _, e := range r.o.Engines {
 		if e.Kind == kind {

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"slices"
+	"sort"
 	"strings"
 
 	"fastpath/src/config"
@@ -19,6 +20,8 @@ type stack struct {
 	why      string   // why a flowtable can have none of them, in the words of walk
 	slow     string   // why its flows stay off the flowtable; "" if they don't
 	deep     bool     // for the reason alone that a flowtable can't hold its encapsulation
+	limits   []limit  // of tc, on its links above the ports
+	shaped   bool     // for the reason alone that a flowtable would pass a shaper by
 	engine   string   // that all ports below it have
 	lacks    string   // why there is none
 }
@@ -40,14 +43,21 @@ type survey struct {
 func newSurvey(c config.Config, o state.Observed) *survey {
 	s := &survey{c: c, o: o, names: newNames(c, o), excluded: map[string]string{}}
 	s.t = newTopology(o, pppoeDevices(c, o))
-	s.offerFW4(c, o)
+	s.noteOthers()
+	s.noteSetters()
 	s.stacks = s.findStacks()
 	s.excludeTunnels()
 	s.excludePorts()
+	s.excludeShaped()
 	s.excludeProblems()
 	s.waiting()
+	s.lateNetifd()
 	s.ports = s.findPorts()
+	s.noteXDP()
+	s.denyFraglist()
 	s.chooseEngines()
+	s.noteShaped()
+	s.offerDSLite()
 	return s
 }
 
@@ -91,7 +101,7 @@ func (s *survey) findStacks() []*stack {
 	for _, st := range found {
 		stacks = append(stacks, st)
 	}
-	slices.SortFunc(stacks, func(a, b *stack) int { return strings.Compare(a.name, b.name) })
+	sort.Slice(stacks, func(i, j int) bool { return stacks[i].name < stacks[j].name })
 	return stacks
 }
 
@@ -144,6 +154,11 @@ func (s *survey) zone(z config.Zone, add func(device, network string)) {
 	for _, network := range z.Networks {
 		if device := s.names.l3(network); device != "" {
 			add(device, network)
+		}
+	}
+	for _, i := range s.o.Interfaces {
+		if i.Zone == z.Name && i.L3Device != "" {
+			add(i.L3Device, i.Name)
 		}
 	}
 	for _, pattern := range z.Devices {
@@ -203,17 +218,6 @@ func (s *survey) waiting() {
 		for _, device := range st.waits {
 			s.notice("waiting for device ", device, ofNetworks(st.networks))
 		}
-	}
-}
-
-// offerFW4 offers to switch fw4's own flowtable off.
-func (s *survey) offerFW4(c config.Config, o state.Observed) {
-	switch {
-	case c.Firewall.FlowOffloading:
-		s.notice(config.Problem{Pos: c.Firewall.FlowOffloadingPos, Reason: "fw4's own flow_offloading is on; " +
-			"to accelerate with fastpath instead, set it to '0' and reload the firewall"}.String())
-	case o.FW4.Offload:
-		s.notice("fw4's own flow_offloading is on in the kernel, but not in /etc/config/firewall: reload the firewall")
 	}
 }
 

@@ -15,9 +15,11 @@ type topology struct {
 	byName   map[string]*state.Link
 	byIndex  map[int]*state.Link
 	ports    map[int][]*state.Link // bridge → its ports
-	upper    map[int][]*state.Link // link → VLANs, PPPoE devices, DSA ports and the master above it
+	upper    map[int][]*state.Link // link → VLANs, PPPoE devices, tunnels, DSA ports and the master above it
 	pppoe    map[string]string     // l3 device of a PPPoE interface → its Ethernet device
 	sessions []state.Session
+	session  string // a PPP device over Ethernet that is there; "": none
+	release  string // of the kernel
 }
 
 func newTopology(o state.Observed, pppoe map[string]string) *topology {
@@ -28,6 +30,7 @@ func newTopology(o state.Observed, pppoe map[string]string) *topology {
 		upper:    map[int][]*state.Link{},
 		pppoe:    pppoe,
 		sessions: o.Sessions,
+		release:  o.Release,
 	}
 	for i := range o.Links {
 		l := &o.Links[i]
@@ -44,7 +47,12 @@ func (t *topology) connect(l *state.Link) {
 	switch {
 	case stacked(l):
 		t.upper[l.Lower] = append(t.upper[l.Lower], l)
+	case isTunnel(l):
+		if lower := t.byIndex[l.Tunnel.Lower]; lower != nil {
+			t.upper[lower.Index] = append(t.upper[lower.Index], l)
+		}
 	case l.Kind == "ppp":
+		t.session = l.Name
 		if device, _ := t.below(l.Name); t.byName[device] != nil {
 			index := t.byName[device].Index
 			t.upper[index] = append(t.upper[index], l)

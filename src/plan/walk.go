@@ -62,13 +62,26 @@ func (w *walk) down(l *state.Link, encaps int) (why string) {
 	case "ppp":
 		why = w.session(l.Name, encaps)
 	default:
-		if why = unfit(l); why == "" {
-			w.end(l, "")
-		}
+		why = w.lowest(l, encaps)
 	}
 	w.path = w.path[:len(w.path)-1]
 	delete(w.onPath, l.Index)
 	w.seen[at] = why
+	return why
+}
+
+// lowest is for what no tag or session stands on: a port, or a tunnel, which has its
+// place in a flowtable beside the encapsulations.
+func (w *walk) lowest(l *state.Link, encaps int) (why string) {
+	if isTunnel(l) {
+		if why = w.t.noTunnel(l); why == "" {
+			why = w.down(w.t.byIndex[l.Tunnel.Lower], encaps)
+		}
+		return why
+	}
+	if why = unfit(l); why == "" {
+		w.end(l, "")
+	}
 	return why
 }
 
