@@ -22,6 +22,7 @@ func (k *Kernel) Apply(step state.Step) error {
 	defer k.mu.Unlock()
 	err := k.apply(step)
 	if err == nil {
+		k.learnAnew(step)
 		return nil
 	}
 	out := refused(step.String(), err).(*Error)
@@ -33,10 +34,16 @@ func (k *Kernel) Apply(step state.Step) error {
 
 func (k *Kernel) apply(step state.Step) error {
 	switch s := step.(type) {
+	case state.ForgetConnections:
+		return k.forgetConnections(step.String(), s.Addresses)
 	case state.SetOffloads:
 		return k.setOffloads(s.Port, s.Want)
 	case state.RestoreOffloads:
 		return k.restore(s.Port) // saved.json is the truth; s.Saved is for reading
+	case state.SetSysctl:
+		return k.setSysctl(s.Name, s.Value)
+	case state.RestoreSysctl:
+		return k.restoreSysctl(s.Name)
 	}
 	c, err := k.nfnetlink()
 	if err != nil {
@@ -49,6 +56,10 @@ func (k *Kernel) apply(step state.Step) error {
 		return c.addCheck(step.String(), s.Device)
 	case state.RemoveCheck:
 		return c.removeCheck(step.String(), s.Device)
+	case state.SetDrop:
+		return c.setDrop(step.String(), s.Drop)
+	case state.RemoveDrop:
+		return c.removeDrop(step.String())
 	case state.DeleteTable:
 		return c.dropTable(step.String(), unix.NFPROTO_INET)
 	case state.RemoveDevices:
@@ -56,22 +67,9 @@ func (k *Kernel) apply(step state.Step) error {
 	case state.AddDevices:
 		b.addFlowtable(state.TableName, state.FlowtableName, s.Flowtable, s.Devices)
 	case state.ReplaceRules:
-		b.flushChain(unix.NFPROTO_INET, state.TableName, state.ChainName)
-		err = b.addRules(s.Table)
+		err = c.replaceRules(&b, s.Table)
 	case state.ReplaceTable:
-		// Deleting a table that isn't there would end the transaction: so it
-		// is added first, which for one that is there changes nothing.
-		b.addTable(unix.NFPROTO_INET, state.TableName)
-		b.deleteTable(unix.NFPROTO_INET, state.TableName)
-		b.addTable(unix.NFPROTO_INET, state.TableName)
-		if f := s.Table.Flowtable; len(f.Devices) > 0 {
-			b.addFlowtable(state.TableName, state.FlowtableName, f, f.Devices)
-		}
-		for _, kind := range sortedKeys(s.Table.Engines) {
-			b.addDevices(state.TableName, kind, s.Table.Engines[kind])
-		}
-		b.addChain(forwardChain(state.TableName))
-		err = b.addRules(s.Table)
+		err = c.replaceTable(&b, s.Table)
 	default:
 		err = fmt.Errorf("unknown step %T", step)
 	}
@@ -99,7 +97,7 @@ func (c *conn) takeOut(call string, devices []string) error {
 	if !gone {
 		return err
 	}
-	flowtables, err := c.flowtables(state.TableName)
+	flowtables, err := c.flowtablesOf(state.TableName)
 	if err != nil || len(flowtables) == 0 {
 		return err
 	}
@@ -122,11 +120,13 @@ func (k *Kernel) missing(step state.Step, e *Error) {
 	switch s := step.(type) {
 	case state.ReplaceTable:
 		devices = s.Table.Flowtable.Devices
-		flowtable = slices.Contains(s.Table.Rules, state.Rule{Verdict: state.Add})
+		flowtable = slices.ContainsFunc(s.Table.Rules, func(r state.Rule) bool { return r.Verdict == state.Add })
 	case state.AddDevices:
 		devices = s.Devices
 	case state.AddCheck:
 		devices = []string{s.Device}
+	case state.SetDrop:
+		devices = sortedKeys(s.Drop.Chains)
 	}
 	for _, d := range devices {
 		if _, err := k.indexOf(d); errors.Is(err, unix.ENODEV) {

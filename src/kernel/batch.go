@@ -12,6 +12,9 @@ import (
 type batch struct {
 	w    writer
 	what []string // per message: the object that it is about, for errors
+	sets uint32   // anonymous sets so far
+	// counts are those of rules before, by identity: a rule that is made again goes on.
+	counts map[string]ruleInfo
 }
 
 // answers are the kernel's, one per message of the batch; nil: accepted.

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -60,12 +61,24 @@ func (b *batch) deleteTable(family byte, name string) {
 	})
 }
 
+// devicesPerMessage is what one message may name: the kernel refuses
+// NFT_NETDEVICE_MAX, 256, and more (EFBIG). A flowtable may have more.
+const devicesPerMessage = 255
+
 // addFlowtable adds a flowtable, or devices to one that is there: without
 // NLM_F_EXCL the kernel adds those that are missing and touches no other. It
 // refuses an update that doesn't carry the flowtable's own number, priority
 // and flags.
-func (b *batch) addFlowtable(table, name string, f state.Flowtable, devices []string) int {
-	return b.message(flowtableObject, unix.NFT_MSG_NEWFLOWTABLE, unix.NLM_F_CREATE, unix.NFPROTO_INET, func(w *writer) {
+func (b *batch) addFlowtable(table, name string, f state.Flowtable, devices []string) {
+	for first := true; first || len(devices) > 0; first = false {
+		n := min(len(devices), devicesPerMessage)
+		b.addToFlowtable(table, name, f, devices[:n])
+		devices = devices[n:]
+	}
+}
+
+func (b *batch) addToFlowtable(table, name string, f state.Flowtable, devices []string) {
+	b.message(flowtableObject, unix.NFT_MSG_NEWFLOWTABLE, unix.NLM_F_CREATE, unix.NFPROTO_INET, func(w *writer) {
 		w.str(nftaFlowtableTable, table)
 		w.str(nftaFlowtableName, name)
 		w.nest(nftaFlowtableHook, func() {
@@ -84,10 +97,20 @@ func (b *batch) addFlowtable(table, name string, f state.Flowtable, devices []st
 // removeDevices takes devices out of a flowtable. (The same message without
 // a hook would delete the flowtable.)
 func (b *batch) removeDevices(table, name string, devices []string) {
+	for part := range slices.Chunk(devices, devicesPerMessage) {
+		b.message(flowtableObject, unix.NFT_MSG_DELFLOWTABLE, 0, unix.NFPROTO_INET, func(w *writer) {
+			w.str(nftaFlowtableTable, table)
+			w.str(nftaFlowtableName, name)
+			w.nest(nftaFlowtableHook, func() { w.devices(part) })
+		})
+	}
+}
+
+// deleteFlowtable deletes a flowtable and sends its flows back to the slow path.
+func (b *batch) deleteFlowtable(table, name string) {
 	b.message(flowtableObject, unix.NFT_MSG_DELFLOWTABLE, 0, unix.NFPROTO_INET, func(w *writer) {
 		w.str(nftaFlowtableTable, table)
 		w.str(nftaFlowtableName, name)
-		w.nest(nftaFlowtableHook, func() { w.devices(devices) })
 	})
 }
 
@@ -126,11 +149,18 @@ func (b *batch) deleteChain(family byte, table, name string) {
 	})
 }
 
-// flushChain deletes a chain's rules.
-func (b *batch) flushChain(family byte, table, name string) {
-	b.message("chain "+name, unix.NFT_MSG_DELRULE, 0, family, func(w *writer) {
+// addPlainChain adds a chain without a hook, which rules send packets to.
+func (b *batch) addPlainChain(table, name string) {
+	b.message("chain "+name, unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, unix.NFPROTO_INET, func(w *writer) {
+		w.str(unix.NFTA_CHAIN_TABLE, table)
+		w.str(unix.NFTA_CHAIN_NAME, name)
+	})
+}
+
+// flush deletes all rules of a table in family inet.
+func (b *batch) flush(table string) {
+	b.message("the rules of table "+table, unix.NFT_MSG_DELRULE, 0, unix.NFPROTO_INET, func(w *writer) {
 		w.str(unix.NFTA_RULE_TABLE, table)
-		w.str(unix.NFTA_RULE_CHAIN, name)
 	})
 }
 
@@ -160,34 +190,55 @@ func (b *batch) addRule(c chainSpec, exprs []expr.Any, comment string) (int, err
 	}), nil
 }
 
-// protocolType is what nft calls inet_proto: it prints the elements by it.
-const protocolType = 12
-
 // setName is a template: the kernel numbers anonymous sets.
 const setName = "__set%d"
 
-// addProtocols adds an anonymous set of layer 4 protocols, which the next rule
-// refers to by id.
-func (b *batch) addProtocols(table string, id uint32, protocols []byte) {
+// addSpans adds an anonymous set, to which a rule of the same batch refers by
+// the number that it returns. spans come from join.
+func (b *batch) addSpans(table string, keyType uint32, spans []span) uint32 {
+	b.sets++
+	id, flags, size := b.sets, uint32(unix.NFT_SET_ANONYMOUS|unix.NFT_SET_CONSTANT), len(spans)
+	intervals := slices.ContainsFunc(spans, func(s span) bool { return !s.single() })
+	if intervals {
+		flags, size = flags|unix.NFT_SET_INTERVAL, 2*size
+	}
 	b.message("a set", unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, unix.NFPROTO_INET, func(w *writer) {
 		w.str(unix.NFTA_SET_TABLE, table)
 		w.str(unix.NFTA_SET_NAME, setName)
-		w.be32(unix.NFTA_SET_FLAGS, unix.NFT_SET_ANONYMOUS|unix.NFT_SET_CONSTANT)
-		w.be32(unix.NFTA_SET_KEY_TYPE, protocolType)
-		w.be32(unix.NFTA_SET_KEY_LEN, 1)
+		w.be32(unix.NFTA_SET_FLAGS, flags)
+		w.be32(unix.NFTA_SET_KEY_TYPE, keyType)
+		w.be32(unix.NFTA_SET_KEY_LEN, uint32(len(spans[0].first)))
 		w.be32(unix.NFTA_SET_ID, id)
-		w.nest(unix.NFTA_SET_DESC, func() { w.be32(unix.NFTA_SET_DESC_SIZE, uint32(len(protocols))) })
+		w.nest(unix.NFTA_SET_DESC, func() { w.be32(unix.NFTA_SET_DESC_SIZE, uint32(size)) })
 	})
-	b.message("a set's elements", unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, unix.NFPROTO_INET, func(w *writer) {
-		w.str(unix.NFTA_SET_ELEM_LIST_TABLE, table)
-		w.str(unix.NFTA_SET_ELEM_LIST_SET, setName)
-		w.be32(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
-		w.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
-			for _, p := range protocols {
-				w.nest(unix.NFTA_LIST_ELEM, func() {
-					w.nest(unix.NFTA_SET_ELEM_KEY, func() { w.attr(unix.NFTA_DATA_VALUE, []byte{p}) })
-				})
+	for part := range slices.Chunk(spans, elementsPerMessage/2) {
+		b.message("a set's elements", unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, unix.NFPROTO_INET, func(w *writer) {
+			w.str(unix.NFTA_SET_ELEM_LIST_TABLE, table)
+			w.str(unix.NFTA_SET_ELEM_LIST_SET, setName)
+			w.be32(unix.NFTA_SET_ELEM_LIST_SET_ID, id)
+			w.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+				for _, s := range part {
+					w.span(s, intervals)
+				}
+			})
+		})
+	}
+	return id
+}
+
+// span is an element, and in an interval set also where it ends: at the key
+// behind it, unless there is none.
+func (w *writer) span(s span, interval bool) {
+	element := func(key []byte, flags uint32) {
+		w.nest(unix.NFTA_LIST_ELEM, func() {
+			w.nest(unix.NFTA_SET_ELEM_KEY, func() { w.attr(unix.NFTA_DATA_VALUE, key) })
+			if flags != 0 {
+				w.be32(unix.NFTA_SET_ELEM_FLAGS, flags)
 			}
 		})
-	})
+	}
+	element(s.first, 0)
+	if end := after(s.last); interval && end != nil {
+		element(end, unix.NFT_SET_ELEM_INTERVAL_END)
+	}
 }

@@ -75,7 +75,11 @@ func (c *conn) removeCheck(call, device string) error {
 		return nil
 	}
 	var b batch
-	if len(found) == 1 {
+	info, err := c.table(unix.NFPROTO_NETDEV, state.TableName)
+	if err != nil {
+		return err
+	}
+	if info != nil && info.use == 1 {
 		b.deleteTable(unix.NFPROTO_NETDEV, state.TableName)
 	} else {
 		b.deleteChain(unix.NFPROTO_NETDEV, state.TableName, name)

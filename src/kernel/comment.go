@@ -4,95 +4,39 @@ package kernel
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"fastpath/src/state"
 )
 
-// A rule's comment says what the rule is, in the syntax of state.Rule: by that
-// it is known again. Those that hand flows on also carry the generation. The
-// names in it stand in single quotes: nft prints a comment in double quotes,
-// knows no escape in them, and somebody may load again what it printed.
+// A rule's comment is its identity (state.Rule), after a word that says whose
+// the rule is. Those that hand flows on also carry the generation.
 const (
 	commentPrefix = state.TableName + ": "
 	generation    = " (generation "
 	commentMax    = 127 // NFTNL_UDATA_COMMENT_MAXLEN without the NUL: nft shows no longer one
 )
 
-// single turns the quotes of strconv.Quote into single ones.
-var single = strings.NewReplacer(`\\`, `\\`, `\"`, `\x22`, `"`, `'`)
-
 func comment(r state.Rule, gen string) string {
-	s := commentPrefix + single.Replace(r.String())
+	s := commentPrefix + r.Identity()
 	if r.Verdict.Hands() && gen != "" {
 		s += generation + gen + ")"
 	}
 	return s
 }
 
-// readComment is the reverse of comment.
+// readComment is the reverse of comment; of the rule only the identity is known.
 func readComment(s string) (r state.Rule, gen string, ok bool) {
 	s, ok = strings.CutPrefix(s, commentPrefix)
-	if !ok {
+	if !ok || s == "" {
 		return r, "", false
 	}
-	s, gen, _ = strings.Cut(s, generation)
-	r, ok = parseRule(s)
-	return r, strings.TrimSuffix(gen, ")"), ok
-}
-
-// parseRule is the reverse of state.Rule's String in single quotes.
-func parseRule(s string) (state.Rule, bool) {
-	var r state.Rule
-	verdicts := []state.Verdict{state.Count, state.Return, state.Add}
-	if at := strings.Index(s, state.MarkPrefix); at >= 0 { // ends in Return, too
-		v := state.Verdict(s[at:])
-		if _, ok := markBit(v); !ok {
-			return r, false
-		}
-		verdicts = []state.Verdict{v}
-	}
-	for _, v := range verdicts {
-		if s == string(v) {
-			return state.Rule{Verdict: v}, true
-		}
-		if match, ok := strings.CutSuffix(s, " "+string(v)); ok {
-			r, ok = parseMatch(match)
-			r.Verdict = v
-			// Only what prints the same again was understood.
-			return r, ok && single.Replace(r.String()) == s
+	if before, has := strings.CutSuffix(s, ")"); has {
+		if at := strings.LastIndex(before, generation); at >= 0 {
+			s, gen = s[:at], before[at+len(generation):]
 		}
 	}
-	return r, false
-}
-
-func parseMatch(s string) (r state.Rule, ok bool) {
-	for _, k := range []state.Key{state.KeyHelper, state.KeySecpath, state.KeyIPsec} {
-		if s == string(k)+" exists" {
-			return state.Rule{Key: k}, true
-		}
-	}
-	if kind, _, found := strings.Cut(strings.TrimPrefix(s, "iifname @"), " oifname @"); found {
-		return state.Rule{Key: state.KeyEngine, Value: kind}, true
-	}
-	for _, k := range []state.Key{state.KeyL4Proto, state.KeyCtState, state.KeyMark, state.KeyCtMark, state.KeyIif, state.KeyOif} {
-		value, found := strings.CutPrefix(s, string(k)+" ")
-		if !found {
-			continue
-		}
-		if k == state.KeyCtMark {
-			value, ok = strings.CutSuffix(value, " != 0")
-			return state.Rule{Key: k, Value: value}, ok
-		}
-		value, not := strings.CutPrefix(value, "!= ")
-		if k == state.KeyIif || k == state.KeyOif {
-			name, err := strconv.Unquote(`"` + strings.TrimSuffix(strings.TrimPrefix(value, "'"), "'") + `"`)
-			return state.Rule{Key: k, Not: not, Value: name}, err == nil
-		}
-		return state.Rule{Key: k, Not: not, Value: value}, true
-	}
-	return r, false
+	return state.Rule{Read: s}, gen, true
 }
 
 // userData is nft's own form of a rule's comment: type 0, length, text and

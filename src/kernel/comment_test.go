@@ -11,11 +11,11 @@ import (
 
 func TestCommentRoundTrip(t *testing.T) {
 	for _, r := range append(everyRule,
-		state.Rule{Key: state.KeyIif, Value: `odd "name"`, Verdict: state.Return},
-		state.Rule{Key: state.KeyIif, Value: `\"'\\'`, Verdict: state.Return},
-		state.Rule{Key: state.KeyOif, Value: "'\xff\x01é", Verdict: state.Return},
-		state.Rule{Key: state.KeyOif, Value: "a != b", Verdict: state.Add},
-		state.Rule{Key: state.KeyMark, Not: true, Value: "0xff", Verdict: state.Add},
+		state.Return.When(state.Is(state.KeyIif, `odd "name"`)),
+		state.Return.When(state.Is(state.KeyIif, `\"'\\'`)),
+		state.Return.When(state.Is(state.KeyOif, "'\xff\x01é")),
+		state.Add.When(state.Is(state.KeyOif, "a != b")),
+		state.Add.When(state.IsNot(state.KeyMark, "0xff")),
 	) {
 		for _, gen := range []string{"", "0123456789abcdef"} {
 			got, g, ok := readComment(comment(r, gen))
@@ -25,7 +25,7 @@ func TestCommentRoundTrip(t *testing.T) {
 			if strings.Contains(comment(r, gen), `"`) {
 				t.Errorf("%q: nft can't read again what it prints", comment(r, gen))
 			}
-			if !ok || got != r || g != gen {
+			if !ok || got.Read != r.Identity() || g != gen {
 				t.Errorf("%q: got %+v generation %q ok %v, want %+v %q", comment(r, gen), got, g, ok, r, gen)
 			}
 		}
@@ -34,12 +34,7 @@ func TestCommentRoundTrip(t *testing.T) {
 
 func TestCommentOfOthers(t *testing.T) {
 	for _, s := range []string{
-		"", "fastpath", "fastpath:", "fastpath: ", "counter", "!fw4: counter",
-		"fastpath: accept", "fastpath: meta mark return",
-		"fastpath: iifname @xdp oifname @xdp ct mark set ct mark or 0x40000000",
-		"fastpath: iifname @xdp oifname @afxdp ct mark set ct mark or 0x40000000 return",
-		"fastpath: iifname @xdp oifname @xdp ct mark set ct mark or 40000000 return",
-		"fastpath: iifname eth0 return", `fastpath: iifname "eth0" return`, "fastpath: ct mark and 1 return", "fastpath: ct helper exists",
+		"", "fastpath", "fastpath:", "fastpath: ", "counter", "!fw4: counter", "Fastpath: counter",
 	} {
 		if r, _, ok := readComment(s); ok {
 			t.Errorf("%q was read as %+v", s, r)
@@ -74,12 +69,12 @@ func TestUserData(t *testing.T) {
 // TestLongestRule: no rule that there can be is too long for its comment.
 func TestLongestRule(t *testing.T) {
 	for _, r := range []state.Rule{
-		{Key: state.KeyIif, Not: true, Value: "123456789012345", Verdict: state.Add},
-		{Key: state.KeyOif, Value: strings.Repeat(`"`, 15), Verdict: state.Return},
-		{Key: state.KeyOif, Value: strings.Repeat("\xff", 15), Verdict: state.Return},
-		{Key: state.KeyL4Proto, Not: true, Value: "{ tcp, udp }", Verdict: state.Add},
-		{Key: state.KeyCtMark, Value: "0xffffffff", Verdict: state.Add},
-		{Key: state.KeyEngine, Value: state.EngineAFXDP, Verdict: state.Mark(1 << 31)},
+		state.Add.When(state.IsNot(state.KeyIif, "123456789012345")),
+		state.Return.When(state.Is(state.KeyOif, strings.Repeat(`"`, 15))),
+		state.Return.When(state.Is(state.KeyOif, strings.Repeat("\xff", 15))),
+		state.Add.When(state.IsNot(state.KeyL4Proto, "tcp", "udp")),
+		state.Add.When(state.IsNot(state.KeyCtMark, "0/0xffffffff")),
+		state.Mark(1<<31).When(state.Is(state.KeyIif, "@"+state.EngineAFXDP), state.Is(state.KeyOif, "@"+state.EngineAFXDP)),
 	} {
 		if _, err := userData(comment(r, "0123456789abcdef-01234567")); err != nil {
 			t.Error(err)

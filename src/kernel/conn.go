@@ -58,6 +58,17 @@ type request struct {
 // kernel's order. A dump that raced with a change gives errInterrupted; what
 // each has seen is then worthless.
 func (c *conn) ask(r request, each func(body []byte)) error {
+	return c.askSome(r, func(body []byte) error {
+		if each != nil {
+			each(body)
+		}
+		return nil
+	})
+}
+
+// askSome is ask until each gives an error. The rest of the answer is then
+// still to come: nothing else can be asked.
+func (c *conn) askSome(r request, each func(body []byte) error) error {
 	if err := c.inject(r.call); err != nil {
 		return err
 	}
@@ -87,10 +98,7 @@ func (c *conn) ask(r request, each func(body []byte)) error {
 		case unix.NLMSG_NOOP, unix.NLMSG_OVERRUN:
 			return false, nil
 		}
-		if each != nil {
-			each(body)
-		}
-		return false, nil
+		return false, each(body)
 	})
 	if err == nil && interrupted {
 		return errInterrupted
@@ -116,7 +124,16 @@ func (c *conn) inject(call string) error {
 	return c.fault(call)
 }
 
+// smallSend is less than any send buffer (net.core.wmem_default).
+const smallSend = 64 << 10
+
+// send sends b as a whole, for which the send buffer has to be large enough.
 func (c *conn) send(b []byte) error {
+	if len(b) > smallSend {
+		if err := unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, len(b)); err != nil {
+			return fmt.Errorf("send buffer of %d bytes: %w", len(b), err)
+		}
+	}
 	return unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 }
 

@@ -100,6 +100,10 @@ var meanings = map[unix.Errno]string{
 	unix.EAGAIN:          "the kernel did not answer in time",
 	unix.ENAMETOOLONG:    "a name is too long",
 	unix.ENFILE:          "a kernel table is full",
+	unix.EFBIG:           "too many devices for one request",
+	unix.E2BIG:           "a name is too long",
+	unix.EROFS:           "it can only be read here",
+	unix.ENOSPC:          "the disk is full",
 }
 
 // Explain says in one line what err means: its own words, with the errno's

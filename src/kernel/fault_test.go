@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -117,8 +118,14 @@ func TestFailEachCall(t *testing.T) {
 		state.AddCheck{Device: "lan"}, state.AddCheck{Device: "wan"},
 		state.SetOffloads{Port: "wan", Want: fraglist},
 		state.SetOffloads{Port: "wan", Want: plainGRO})...)
-	actions = append(actions, applied(k, state.ReplaceTable{Table: engineTable()},
-		state.ReplaceRules{Table: engineTable()}, state.DeleteTable{})...)
+	actions = append(actions, applied(k,
+		state.SetSysctl{Name: state.SysctlAcct, Value: "1"}, state.RestoreSysctl{Name: state.SysctlAcct, Saved: "0"},
+		state.ReplaceTable{Table: engineTable()},
+		state.ReplaceRules{Table: engineTable()}, state.ReplaceTable{Table: policyTable()}, state.ReplaceTable{Table: policyTable()},
+		state.ReplaceRules{Table: policyTable()})...)
+	actions = append(actions,
+		action{"InSet", func() error { _, err := k.InSet("games", netip.MustParseAddr("192.0.2.1")); return err }},
+		applied(k, state.DeleteTable{})[0])
 	actions = append(actions,
 		action{"Counters", func() error { _, err := k.Counters(); return err }},
 		action{"Flows", func() error { _, err := k.Flows(); return err }})

@@ -12,8 +12,11 @@ import (
 	"fastpath/src/state"
 )
 
-// featureNames are ethtool's words for state.Features, in its order.
-var featureNames = [...]string{"rx-gro", "rx-gro-list", "rx-gro-hw", "rx-lro", "rx-vlan-hw-parse"}
+// featureNames are ethtool's words for state.Features, in its order: those of
+// state.Offloads, then the one that is only looked at.
+var featureNames = [...]string{"rx-gro", "rx-gro-list", "rx-gro-hw", "rx-lro", "rx-vlan-hw-parse", "rx-udp-gro-forwarding"}
+
+const settable = len(featureNames) - 1
 
 // featureBits is where this kernel keeps them: the number of the generic
 // netlink family "ethtool" and each feature's bit (-1: the kernel lacks it).
@@ -160,7 +163,7 @@ func (e *ethtool) read(body []byte) (index int, f state.Features) {
 			noChange = bitsetValue(b)
 		}
 	}
-	for i, out := range []*state.Feature{&f.GRO, &f.GROList, &f.GROHW, &f.LRO, &f.RxVLAN} {
+	for i, out := range []*state.Feature{&f.GRO, &f.GROList, &f.GROHW, &f.LRO, &f.RxVLAN, &f.UDPForward} {
 		bit := e.bits[i]
 		*out = state.Feature{On: hasBit(active, bit), Fixed: !hasBit(hw, bit) || hasBit(noChange, bit)}
 	}
@@ -193,7 +196,7 @@ func (e *ethtool) set(index int, now, want state.Offloads) error {
 			w.nest(ethtoolHeader, func() { w.u32(unix.ETHTOOL_A_HEADER_DEV_INDEX, uint32(index)) })
 			w.nest(unix.ETHTOOL_A_FEATURES_WANTED, func() {
 				w.nest(unix.ETHTOOL_A_BITSET_BITS, func() {
-					for i, name := range featureNames {
+					for i, name := range featureNames[:settable] {
 						if from[i] != to[i] {
 							w.bit(name, to[i])
 						}
@@ -213,7 +216,7 @@ func (w *writer) bit(name string, on bool) {
 	})
 }
 
-func values(o state.Offloads) [len(featureNames)]bool {
+func values(o state.Offloads) [settable]bool {
 	return [...]bool{o.GRO, o.GROList, o.GROHW, o.LRO, o.RxVLAN}
 }
 

@@ -40,9 +40,15 @@ func (k *Kernel) Flows() ([]state.Flow, error) {
 	if err != nil || len(flows) == 0 {
 		return nil, err
 	}
+	return flows, k.Place(flows)
+}
+
+// Place fills in the ports and the encapsulation of some of Connections, as
+// Flows does for all.
+func (k *Kernel) Place(flows []state.Flow) error {
 	m, err := k.newMap()
 	if err != nil {
-		return nil, refused("list flows", err)
+		return refused("list flows", err)
 	}
 	for i := range flows {
 		f := &flows[i]
@@ -50,13 +56,13 @@ func (k *Kernel) Flows() ([]state.Flow, error) {
 		in, out := m.place(f.Orig.Src), m.place(f.Reply.Src)
 		f.In, f.Out, f.Encap = in.port, out.port, bothEncaps(in.encap, out.encap)
 	}
-	return flows, nil
+	return nil
 }
 
 // flowtableCounts: the flowtable in force keeps conntrack's counters up to date.
 func (c *conn) flowtableCounts() (bool, error) {
 	for _, table := range []string{state.TableName, fw4Name} {
-		list, err := c.flowtables(table)
+		list, err := c.flowtablesOf(table)
 		if err != nil {
 			return false, err
 		}
@@ -98,7 +104,7 @@ func (k *Kernel) newMap() (*portMap, error) {
 		}
 	}
 	if m.ppps > 1 || len(m.sessions) > 1 {
-		if m.interfaces, err = k.interfaces(); err != nil {
+		if m.interfaces, _, err = k.interfaces(); err != nil {
 			k.log.Warn("netifd does not answer", "err", err)
 		}
 	}
@@ -159,6 +165,9 @@ func (m *portMap) descend(link int) (p place) {
 			}
 			p.encap = over(p.encap, fmt.Sprintf("pppoe session %d", s.ID))
 			link = m.index[s.Device]
+		case "ipip", "ip6tnl":
+			p.encap = over(p.encap, l.Tunnel.Mode+" tunnel")
+			link = l.Tunnel.Lower
 		default:
 			return p
 		}

@@ -5,6 +5,8 @@ package kernel
 import (
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"fastpath/src/state"
 )
 
@@ -105,9 +107,9 @@ func TestHardwareFlag(t *testing.T) {
 		w := writer{b: nfHeader(1, 0)}
 		w.str(nftaFlowtableTable, fw4Name)
 		w.be32(nftaFlowtableFlags, flags)
-		f, of := readFlowtable(w.b)
-		if of != fw4Name || (f.flags&flowtableHardware != 0) != want {
-			t.Errorf("flags %d: %+v of %s", flags, f, of)
+		f := readFlowtable(w.b)
+		if f.table != fw4Name || f.family != unix.NFPROTO_INET || (f.flags&flowtableHardware != 0) != want {
+			t.Errorf("flags %d: %+v", flags, f)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"fastpath/src/state"
 )
 
 // Kernel is the network namespace of the thread that called New. Its methods
@@ -23,8 +25,13 @@ type Kernel struct {
 
 	mu       sync.Mutex // one look or change at a time
 	trial    trial
+	setters  setters
 	features featureBits // where the kernel keeps the features that matter; read once
 	noNetdev bool        // the kernel has no netlink family netdev
+	hosts    *moves
+	ways     *routingChanges
+	netifd   netifd
+	events   chan struct{} // see Watch
 
 	// fault, in tests only, is asked before each call to the kernel.
 	fault func(call string) error
@@ -37,7 +44,9 @@ func New(runDir string, log *slog.Logger) (*Kernel, error) {
 	if err != nil {
 		return nil, refused("open rtnetlink", err)
 	}
-	return &Kernel{runDir: runDir, log: log, routes: h}, nil
+	k := &Kernel{runDir: runDir, log: log, routes: h, hosts: newMoves(), events: make(chan struct{}, 1)}
+	k.ways = newRoutingChanges(func() { notify(k.events) })
+	return k, nil
 }
 
 // Close gives back what New took. What was applied stays.
@@ -62,10 +71,13 @@ func (k *Kernel) Cleanup() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	errs := []error{k.deleteTables()}
-	ports, err := k.loadSaved()
+	f, err := k.loadFile()
 	errs = append(errs, err)
-	for _, index := range sortedKeys(ports) {
-		errs = append(errs, refused("give "+ports[index].Name+" back its own settings", k.restoreIndex(index)))
+	for _, index := range sortedKeys(f.Ports) {
+		errs = append(errs, refused("give "+f.Ports[index].Name+" back its own settings", k.restoreIndex(index)))
+	}
+	for _, name := range sortedKeys(f.Sysctls) {
+		errs = append(errs, refused(state.RestoreSysctl{Name: name, Saved: f.Sysctls[name].Was}.String(), k.restoreSysctl(name)))
 	}
 	return errors.Join(errs...)
 }

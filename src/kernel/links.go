@@ -4,11 +4,10 @@ package kernel
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strconv"
 
 	"github.com/vishvananda/netlink"
@@ -49,30 +48,8 @@ func (k *Kernel) links() ([]state.Link, error) {
 			readSysfs(&links[i], sysNet)
 		}
 	}
-	slices.SortFunc(links, func(a, b state.Link) int { return cmp.Compare(a.Index, b.Index) })
-	return links, k.addAddressed(links)
-}
-
-// addAddressed asks rtnetlink for all addresses. Each device that is up has a
-// link-local IPv6 address, so that says nothing.
-func (k *Kernel) addAddressed(links []state.Link) error {
-	if err := k.inject("read the addresses"); err != nil {
-		return err
-	}
-	return steady(func() error {
-		list, err := k.routes.AddrList(nil, netlink.FAMILY_ALL)
-		if errors.Is(err, netlink.ErrDumpInterrupted) {
-			return errInterrupted
-		}
-		addressed := map[int]bool{}
-		for i := range list {
-			addressed[list[i].LinkIndex] = addressed[list[i].LinkIndex] || !list[i].IP.IsLinkLocalUnicast() || list[i].IP.To4() != nil
-		}
-		for i := range links {
-			links[i].Addressed = addressed[links[i].Index]
-		}
-		return err
-	})
+	sort.Slice(links, func(i, j int) bool { return links[i].Index < links[j].Index })
+	return links, k.addTunnels(links)
 }
 
 // readLink is what rtnetlink alone tells.
@@ -110,7 +87,7 @@ func kindOf(l netlink.Link) string {
 	}
 }
 
-// readSysfs adds the driver and the uevent's DEVTYPE. /sys may be missing, or
+// readSysfs adds the driver, the uevent's DEVTYPE and the steering. /sys may be missing, or
 // be another namespace's: then it is not believed.
 func readSysfs(l *state.Link, root string) {
 	dir := filepath.Join(root, l.Name)
@@ -131,7 +108,7 @@ func readSysfs(l *state.Link, root string) {
 	if index != strconv.Itoa(l.Index) {
 		return
 	}
-	l.DevType = devtype
+	l.DevType, l.Steered = devtype, steered(dir)
 	if driver, err := os.Readlink(filepath.Join(dir, "device/driver")); err == nil {
 		l.Driver = filepath.Base(driver)
 	}

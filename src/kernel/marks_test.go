@@ -21,12 +21,12 @@ const testBit = 0x40000000
 // to a flowtable on these devices, if there are any.
 func engineTable(devices ...string) state.Table {
 	rules := slices.Clone(flowRules[:3])
-	rules = append(rules, state.Rule{Key: state.KeyEngine, Value: state.EngineXDP, Verdict: state.Mark(testBit)})
+	rules = append(rules, state.Mark(testBit).When(state.Is(state.KeyIif, "@"+state.EngineXDP), state.Is(state.KeyOif, "@"+state.EngineXDP)))
 	t := state.Table{Generation: "0123456789abcdef", Rules: rules,
 		Engines: map[string][]string{state.EngineXDP: {"lan", "wan"}}}
 	if len(devices) > 0 {
 		t.Flowtable = state.Flowtable{Devices: devices, Counter: true}
-		t.Rules = append(t.Rules, state.Rule{Verdict: state.Add})
+		t.Rules = append(t.Rules, state.Add.When())
 	}
 	return t
 }
@@ -61,13 +61,13 @@ func TestTableWithoutFlowtable(t *testing.T) {
 		"no rule":        "flush chain inet fastpath forward",
 	} {
 		load(t, change)
-		if got := observe(t, k).Table; got == nil || reflect.DeepEqual(*got, want) {
+		if got := observe(t, k).Table; got == nil || reflect.DeepEqual(got, readBack(&want)) {
 			t.Errorf("%s: not noticed: %+v", name, got)
 		}
 		apply(t, k, state.ReplaceTable{Table: want})
 		same(t, k, &want)
 	}
-	want.Rules = append(slices.Clone(want.Rules[:3]), state.Rule{Key: state.KeyIif, Value: "x", Verdict: state.Return}, want.Rules[3])
+	want.Rules = append(slices.Clone(want.Rules[:3]), state.Return.When(state.Is(state.KeyIif, "x")), want.Rules[3])
 	apply(t, k, state.ReplaceRules{Table: want})
 	same(t, k, &want)
 	if o := observe(t, k); o.Hooks.Ingress.OK && !hasFlowtables(t) {

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"errors"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +17,8 @@ type (
 		use    uint32 // chains, sets, objects and flowtables in it
 	}
 	flowtableInfo struct {
+		family        byte
+		table, name   string
 		number, flags uint32
 		priority      int32
 		devices       []string
@@ -65,28 +68,34 @@ func (c *conn) table(family byte, name string) (*tableInfo, error) {
 	return &t, nil
 }
 
-// flowtables reads the flowtables of a table in family inet.
-func (c *conn) flowtables(table string) (list []flowtableInfo, err error) {
+// flowtables reads the flowtables of all tables.
+func (c *conn) flowtables() (list []flowtableInfo, err error) {
 	err = steady(func() error {
 		list = nil
 		return c.ask(request{
-			call: "read the flowtables of table " + table, typ: nftType(unix.NFT_MSG_GETFLOWTABLE), dump: true,
-			header: nfHeader(unix.NFPROTO_INET, 0),
-			attrs:  func(w *writer) { w.str(nftaFlowtableTable, table) },
-		}, func(body []byte) {
-			if f, of := readFlowtable(body); of == table {
-				list = append(list, f)
-			}
-		})
+			call: "read the flowtables", typ: nftType(unix.NFT_MSG_GETFLOWTABLE), dump: true,
+			header: nfHeader(unix.NFPROTO_UNSPEC, 0),
+		}, func(body []byte) { list = append(list, readFlowtable(body)) })
 	})
 	return list, err
 }
 
-func readFlowtable(body []byte) (f flowtableInfo, table string) {
+// flowtablesOf reads those of a table in family inet.
+func (c *conn) flowtablesOf(table string) ([]flowtableInfo, error) {
+	list, err := c.flowtables()
+	return slices.DeleteFunc(list, func(f flowtableInfo) bool { return f.family != unix.NFPROTO_INET || f.table != table }), err
+}
+
+func readFlowtable(body []byte) (f flowtableInfo) {
+	if len(body) > 0 {
+		f.family = body[0] // struct nfgenmsg
+	}
 	for typ, b := range attrsOf(body) {
 		switch typ {
 		case nftaFlowtableTable:
-			table = text(b)
+			f.table = text(b)
+		case nftaFlowtableName:
+			f.name = text(b)
 		case nftaFlowtableFlags:
 			f.flags = be32(b)
 		case nftaFlowtableHook:
@@ -102,7 +111,8 @@ func readFlowtable(body []byte) (f flowtableInfo, table string) {
 			}
 		}
 	}
-	return f, table
+	slices.Sort(f.devices)
+	return f
 }
 
 // readDevices reads a device list; newer kernels also have prefixes in it.

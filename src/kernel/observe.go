@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"errors"
+	"io"
 
 	"golang.org/x/sys/unix"
 
@@ -27,10 +28,14 @@ func (k *Kernel) Observe(q state.Query) (state.Observed, error) {
 		Release:      release(),
 		Sessions:     readProc(procPPPoE, state.ParseSessions),
 		Accelerators: readProc(procModules, loadedAccelerators),
+		Translators:  readProc(procModules, func(r io.Reader) []string { return loaded(r, translators) }),
 	}
 	var err error
 	if seen.Links, err = k.links(); err != nil {
 		return seen, refused("read the links", err)
+	}
+	if seen.Routing, err = k.routing(seen.Links); err != nil {
+		return seen, refused("read the routes", err)
 	}
 	if err := k.addFeatures(seen.Links); err != nil {
 		return seen, refused("read the ports' features", err)
@@ -38,14 +43,28 @@ func (k *Kernel) Observe(q state.Query) (state.Observed, error) {
 	if err := k.addXDPFeatures(seen.Links); err != nil {
 		return seen, refused("read the ports' XDP features", err)
 	}
+	if err := k.addQdiscs(seen.Links); err != nil {
+		return seen, refused("read the qdiscs", err)
+	}
+	if anyClassifies(seen.Links) && runs(procDir, state.Bridger) {
+		seen.Accelerators = append([]string{state.Bridger}, seen.Accelerators...)
+	}
+	if seen.Multicast, err = k.multicast(seen.Links); err != nil {
+		return seen, refused("read the bridges' groups", err)
+	}
 	if seen.Saved, err = k.saved(seen.Links); err != nil {
 		return seen, refused("read what was saved", err)
 	}
+	if seen.SavedSysctls, err = k.savedSysctls(); err != nil {
+		return seen, refused("read what was saved", err)
+	}
 	// Without netifd's names the files of /etc/config still have some.
-	if seen.Interfaces, err = k.interfaces(); err != nil {
+	if seen.Interfaces, seen.NetifdLate, err = k.interfaces(); err != nil {
 		k.log.Warn("netifd does not answer", "err", err)
 	}
-	return seen, refused("read nf_tables", k.observeTables(q, &seen))
+	err = k.observeTables(q, &seen)
+	seen.Sysctls = k.sysctls() // the trial has brought conntrack's
+	return seen, refused("read nf_tables", err)
 }
 
 func (k *Kernel) observeTables(q state.Query, seen *state.Observed) error {
@@ -57,7 +76,13 @@ func (k *Kernel) observeTables(q state.Query, seen *state.Observed) error {
 	if seen.FW4, err = c.fw4(); err != nil {
 		return withoutTables(seen, err)
 	}
+	if seen.Flowtables, err = c.foreignFlowtables(); err != nil {
+		return err
+	}
 	if seen.Table, err = c.ownTable(); err != nil {
+		return err
+	}
+	if seen.Setters, err = k.setters.look(c); err != nil {
 		return err
 	}
 	checks, err := c.checks()
@@ -65,6 +90,9 @@ func (k *Kernel) observeTables(q state.Query, seen *state.Observed) error {
 		return err
 	}
 	seen.Checks = sortedKeys(checks)
+	if err := c.readDrop(&seen.Drop); err != nil {
+		return err
+	}
 	return k.abilities(c, q, seen)
 }
 
@@ -74,6 +102,6 @@ func withoutTables(seen *state.Observed, err error) error {
 		return err
 	}
 	none := state.Ability{Reason: "the kernel has no nf_tables: " + Explain(err)}
-	seen.Hooks.Ingress, seen.Hooks.Early, seen.IPsec, seen.Marks = none, none, none, none
+	seen.Hooks.Ingress, seen.Hooks.Early, seen.IPsec, seen.Marks, seen.FIB = none, none, none, none, none
 	return nil
 }

@@ -73,20 +73,20 @@ func TestObserveFeatures(t *testing.T) {
 	inNamespace(t)
 	run(t, "ip link add br0 type bridge")
 	veth(t, "lan", "wan")
-	run(t, "ethtool -K wan gro on rx-gro-list on")
+	run(t, "ethtool -K wan gro on rx-gro-list on rx-udp-gro-forwarding on")
 	k := newKernel(t)
 	o := observe(t, k)
 	for _, name := range []string{"lan", "wan", "br0", "lo"} {
 		f := link(t, o, name).Feature
 		want := ethtoolSays(t, name)
-		for i, got := range []state.Feature{f.GRO, f.GROList, f.GROHW, f.LRO, f.RxVLAN} {
+		for i, got := range []state.Feature{f.GRO, f.GROList, f.GROHW, f.LRO, f.RxVLAN, f.UDPForward} {
 			if got != want[featureNames[i]] {
 				t.Errorf("%s %s: %+v, ethtool says %+v", name, featureNames[i], got, want[featureNames[i]])
 			}
 		}
 	}
-	if !link(t, o, "wan").Feature.GROList.On {
-		t.Error("rx-gro-list was switched on and is off")
+	if f := link(t, o, "wan").Feature; !f.GROList.On || !f.UDPForward.On {
+		t.Errorf("switched on: rx-gro-list, rx-udp-gro-forwarding; seen: %+v", f)
 	}
 }
 
@@ -96,7 +96,7 @@ func ethtoolSays(t *testing.T, device string) map[string]state.Feature {
 	names := map[string]string{
 		"generic-receive-offload": "rx-gro", "rx-gro-list": "rx-gro-list",
 		"rx-gro-hw": "rx-gro-hw", "large-receive-offload": "rx-lro",
-		"rx-vlan-offload": "rx-vlan-hw-parse",
+		"rx-vlan-offload": "rx-vlan-hw-parse", "rx-udp-gro-forwarding": "rx-udp-gro-forwarding",
 	}
 	out := map[string]state.Feature{}
 	for line := range strings.Lines(run(t, "ethtool -k "+device)) {

@@ -15,14 +15,8 @@ import (
 	"fastpath/src/state"
 )
 
-// accelerators are the modules of others that take packets out of the
-// kernel's path, by the names that /proc/modules has (openwrt packages,
-// turboacc, natflow, the vendors' SDKs).
-var accelerators = []string{
-	"shortcut_fe", "shortcut_fe_ipv6", "shortcut_fe_cm", "fast_classifier", "shortcut_fe_drv",
-	"mtkhnat", "mtk_hnat", "hw_nat", "natflow", "xt_FLOWOFFLOAD",
-	"qca_nss_ecm", "ecm", "qca_nss_sfe",
-}
+// translators are jool's modules (NAT64, SIIT).
+var translators = []string{"jool", "jool_siit"}
 
 func release() string {
 	var u unix.Utsname
@@ -43,12 +37,13 @@ func readProc[T any](path string, parse func(io.Reader) T) T {
 	return parse(f)
 }
 
-// loadedAccelerators reads /proc/modules: name, size, users, by whom, state, address.
-func loadedAccelerators(modules io.Reader) []string {
+// loaded reads /proc/modules, name, size, users, by whom, state, address, for
+// those of these names.
+func loaded(modules io.Reader, names []string) []string {
 	var found []string
 	for s := bufio.NewScanner(modules); s.Scan(); {
 		name, _, _ := strings.Cut(s.Text(), " ")
-		if slices.Contains(accelerators, name) {
+		if slices.Contains(names, name) {
 			found = append(found, name)
 		}
 	}

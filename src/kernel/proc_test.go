@@ -38,16 +38,6 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-func TestAccelerators(t *testing.T) {
-	modules := "xt_FLOWOFFLOAD 16384 2 - Live 0x0000000000000000\n" +
-		"nf_flow_table 45056 4 nf_flow_table_inet,nft_flow_offload, Live 0x0\n" +
-		"mtkhnat 77824 0 - Live 0x0 (O)\nshortcut_fe 1 0 - Live 0x0\nmtkhnat_tools 1 0 - Live 0x0\n"
-	want := []string{"mtkhnat", "shortcut_fe", "xt_FLOWOFFLOAD"}
-	if got := loadedAccelerators(strings.NewReader(modules)); !slices.Equal(got, want) {
-		t.Errorf("accelerators %v, want %v", got, want)
-	}
-}
-
 func TestConntrackEvents(t *testing.T) {
 	for name, c := range map[string]struct {
 		files  map[string]string
@@ -95,7 +85,7 @@ func TestInterfaces(t *testing.T) {
 	fakeUbus(t, `[ "$*" = "call network.interface dump" ] || exit 1
 cat <<X
 {"interface":[
- {"interface":"wan","up":true,"l3_device":"pppoe-wan","proto":"pppoe","device":"eth0.35","uptime":3},
+ {"interface":"wan","up":true,"l3_device":"pppoe-wan","proto":"pppoe","device":"eth0.35","uptime":3,"data":{"zone":"wan"}},
  {"interface":"lan","up":true,"l3_device":"br-lan","proto":"static","device":"br-lan","ipv4-address":[]},
  {"interface":"vpn","up":false,"proto":"wireguard"}]}
 X
@@ -103,10 +93,10 @@ X
 	want := []state.Interface{
 		{Name: "lan", Proto: "static", Device: "br-lan", L3Device: "br-lan", Up: true},
 		{Name: "vpn", Proto: "wireguard"},
-		{Name: "wan", Proto: "pppoe", Device: "eth0.35", L3Device: "pppoe-wan", Up: true},
+		{Name: "wan", Proto: "pppoe", Device: "eth0.35", L3Device: "pppoe-wan", Up: true, Zone: "wan"},
 	}
-	got, err := k.interfaces()
-	if err != nil || !reflect.DeepEqual(got, want) {
+	got, late, err := k.interfaces()
+	if err != nil || late || !reflect.DeepEqual(got, want) {
 		t.Errorf("interfaces %+v, %v; want %+v", got, err, want)
 	}
 }
@@ -131,10 +121,10 @@ func TestInterfacesWithoutAnswer(t *testing.T) {
 	inNamespace(t)
 	k := newKernel(t)
 	for name, script := range map[string]string{
-		"failing": "exit 4\n", "garbage": "echo nonsense\n", "hanging": "exec sleep 1000\n",
+		"failing": "exit 4\n", "garbage": "echo nonsense\n",
 	} {
 		fakeUbus(t, script)
-		if list, err := k.interfaces(); err == nil || list != nil {
+		if list, _, err := k.interfaces(); err == nil || list != nil {
 			t.Errorf("%s: %v, %v", name, list, err)
 		}
 	}
@@ -144,7 +134,35 @@ func TestInterfacesWithoutAnswer(t *testing.T) {
 		t.Errorf("observed %+v", o)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if list, err := k.interfaces(); err != nil || list != nil {
+	if list, _, err := k.interfaces(); err != nil || list != nil {
 		t.Errorf("without ubus: %v, %v", list, err)
+	}
+}
+
+// TestInterfacesLate: a look doesn't wait for a netifd that hangs. What it said
+// last counts, and its answer is an event.
+func TestInterfacesLate(t *testing.T) {
+	inNamespace(t)
+	k := newKernel(t)
+	events := watch(t, k)
+	const first, second = `{"interface":[{"interface":"lan","proto":"static"}]}`, `{"interface":[{"interface":"wan_4","proto":"dslite"}]}`
+	fakeUbus(t, "echo '"+first+"'\n")
+	if list, late, err := k.interfaces(); err != nil || late || len(list) != 1 {
+		t.Fatalf("%v, %v, %v", list, late, err)
+	}
+	answer := filepath.Join(t.TempDir(), "go")
+	fakeUbus(t, "while [ ! -e "+answer+" ]; do sleep 0.05; done; echo '"+second+"'\n")
+	for range 3 { // one question only is under way
+		if list, late, err := k.interfaces(); err != nil || !late || len(list) != 1 || list[0].Name != "lan" {
+			t.Fatalf("while netifd hangs: %v, %v, %v", list, late, err)
+		}
+	}
+	if o := observe(t, k); !o.NetifdLate {
+		t.Error("a look doesn't tell that netifd is late")
+	}
+	must(t, os.WriteFile(answer, nil, 0o644))
+	comes(t, events, "netifd's answer")
+	if list, late, err := k.interfaces(); err != nil || late || len(list) != 1 || list[0].Name != "wan_4" {
+		t.Errorf("after it: %v, %v, %v", list, late, err)
 	}
 }

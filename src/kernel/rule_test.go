@@ -68,7 +68,7 @@ func TestRulesAsNftReadsThem(t *testing.T) {
 		rule, _, _ := readComment(r.comment)
 		back = append(back, rule)
 	}))
-	if !slices.Equal(back, rules) {
+	if !state.SameRules(back, rules) {
 		t.Errorf("read back %v", back)
 	}
 	load(t, run(t, "nft list table inet fastpath")) // what nft lists it also takes
@@ -76,12 +76,12 @@ func TestRulesAsNftReadsThem(t *testing.T) {
 
 func TestRulesThatCantBe(t *testing.T) {
 	for _, r := range []state.Rule{
-		{Key: "nonsense", Value: "1", Verdict: state.Return},
-		{Key: state.KeyMark, Value: "many", Verdict: state.Return},
-		{Key: state.KeyMark, Value: "0x100000000", Verdict: state.Return},
-		{Key: state.KeyCtState, Value: "old", Verdict: state.Return},
-		{Key: state.KeyL4Proto, Value: "{ tcp, sctp }", Verdict: state.Return},
-		{Key: state.KeyIif, Value: "sixteen-bytes-it", Verdict: state.Return},
+		state.Return.When(state.Is("nonsense", "1")),
+		state.Return.When(state.Is(state.KeyMark, "many")),
+		state.Return.When(state.Is(state.KeyMark, "0x100000000")),
+		state.Return.When(state.Is(state.KeyCtState, "old")),
+		state.Return.When(state.Is(state.KeyL4Proto, "tcp", "sctp")),
+		state.Return.When(state.Is(state.KeyIif, "sixteen-bytes-it")),
 		{Verdict: "accept"},
 		{Verdict: "ct mark set ct mark or 0x4000000 return"},
 		{Verdict: "ct mark set ct mark or 0x40000000"},

@@ -15,10 +15,11 @@ import (
 )
 
 // savedFile is saved.json: the receive offloads that each port had before we
-// changed them. It is of no use after a reboot.
+// changed them, and sysctls. It is of no use after a reboot.
 type savedFile struct {
-	Boot  string     `json:"boot"` // /proc/sys/kernel/random/boot_id
-	Ports savedPorts `json:"ports"`
+	Boot    string                 `json:"boot"` // /proc/sys/kernel/random/boot_id
+	Ports   savedPorts             `json:"ports"`
+	Sysctls map[string]savedSysctl `json:"sysctls,omitempty"`
 }
 
 // savedPorts are by interface index: the kernel gives one once per boot, so a
@@ -69,40 +70,61 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// loadSaved reads saved.json; a missing one is empty. One that can't be
-// understood is put aside, because every later step would fail on it.
+// loadSaved reads the ports of saved.json.
 func (k *Kernel) loadSaved() (savedPorts, error) {
+	f, err := k.loadFile()
+	return f.Ports, err
+}
+
+// loadFile reads saved.json; a missing one is empty. One that can't be
+// understood is put aside, because every later step would fail on it.
+func (k *Kernel) loadFile() (savedFile, error) {
+	none := savedFile{Ports: savedPorts{}}
 	b, err := os.ReadFile(k.savedPath())
 	if errors.Is(err, fs.ErrNotExist) {
-		return savedPorts{}, nil
+		return none, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("saved settings: %w", err)
+		return savedFile{}, fmt.Errorf("saved settings: %w", err)
 	}
 	var f savedFile
 	if err := json.Unmarshal(b, &f); err != nil {
 		aside := k.savedPath() + ".broken"
 		k.log.Error("saved settings can't be read, ports keep what they have", "file", aside, "err", err)
-		return savedPorts{}, os.Rename(k.savedPath(), aside)
+		return none, os.Rename(k.savedPath(), aside)
 	}
-	if f.Boot != bootID() || f.Ports == nil {
-		return savedPorts{}, nil
+	if f.Boot != bootID() {
+		return none, nil
 	}
-	return f.Ports, nil
+	if f.Ports == nil {
+		f.Ports = savedPorts{}
+	}
+	return f, nil
 }
 
-// storeSaved replaces saved.json as a whole, or removes it with the last port.
+// storeSaved replaces the ports of saved.json.
 func (k *Kernel) storeSaved(ports savedPorts) error {
+	f, err := k.loadFile()
+	if err != nil {
+		return err
+	}
+	f.Ports = ports
+	return k.storeFile(f)
+}
+
+// storeFile replaces saved.json as a whole, or removes it when nothing is left.
+func (k *Kernel) storeFile(f savedFile) error {
 	if err := k.inject("write saved.json"); err != nil {
 		return fmt.Errorf("saved settings: %w", err)
 	}
-	if len(ports) == 0 {
+	if len(f.Ports)+len(f.Sysctls) == 0 {
 		if err := os.Remove(k.savedPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("saved settings: %w", err)
 		}
 		return nil
 	}
-	b, err := json.Marshal(savedFile{Boot: bootID(), Ports: ports})
+	f.Boot = bootID()
+	b, err := json.Marshal(f)
 	if err == nil {
 		err = os.MkdirAll(k.runDir, 0o755)
 	}

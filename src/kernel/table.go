@@ -23,7 +23,7 @@ func (c *conn) ownTable() (*state.Table, error) {
 	if t == nil || err != nil {
 		return nil, err
 	}
-	flowtables, err := c.flowtables(state.TableName)
+	flowtables, err := c.flowtablesOf(state.TableName)
 	if err != nil {
 		return nil, err
 	}
@@ -32,25 +32,20 @@ func (c *conn) ownTable() (*state.Table, error) {
 		return nil, err
 	}
 	out := &state.Table{}
-	err = c.rules(unix.NFPROTO_INET, state.TableName,
-		func() { *out = state.Table{} },
-		func(r ruleInfo) {
-			rule, gen, ok := readComment(r.comment)
-			if !ok || r.chain != state.ChainName {
-				rule = foreign(fmt.Sprintf("a rule of chain %s that is not ours", r.chain))
-			}
-			if gen != "" {
-				out.Generation = gen
-			}
-			out.Rules = append(out.Rules, rule)
-		})
+	chains, err := c.readRules(out)
 	if err != nil {
 		return nil, err
 	}
-	if out.Engines, err = c.engines(out.Rules); err != nil {
+	sets, err := c.readSets(out)
+	if err != nil {
 		return nil, err
 	}
-	if why := oddity(t, flowtables, chain, len(out.Engines)); why != "" {
+	validation, err := c.validationChains(out.Validation)
+	if err != nil {
+		return nil, err
+	}
+	chains += validation
+	if why := oddity(t, flowtables, chain, sets+chains); why != "" {
 		return unreadable(why), nil
 	}
 	if len(flowtables) == 1 {
@@ -61,9 +56,38 @@ func (c *conn) ownTable() (*state.Table, error) {
 	return out, nil
 }
 
-// oddity says what in our table, to which so many sets belong, is not as we
-// would have made it.
-func oddity(t *tableInfo, flowtables []flowtableInfo, chain *chainInfo, sets int) string {
+// readRules fills in a table's rules, and tells how many chains they need: the
+// second one begins behind the rule that sends everything there.
+func (c *conn) readRules(out *state.Table) (chains int, err error) {
+	in := state.ChainName
+	err = c.rules(unix.NFPROTO_INET, state.TableName,
+		func() {
+			out.Rules, out.Generation, in, chains = nil, "", state.ChainName, 1
+			out.Validation = state.Validation{}
+		},
+		func(r ruleInfo) {
+			rule, gen, ok := readComment(r.comment)
+			if list := validationRules(&out.Validation, r.chain); list != nil && ok {
+				*list = append(*list, rule)
+				return
+			}
+			if !ok || r.chain != in {
+				rule = foreign(fmt.Sprintf("a rule of chain %s that is not ours", r.chain))
+			}
+			if gen != "" {
+				out.Generation = gen
+			}
+			if in == state.ChainName && rule.Read == string(state.Accelerate) {
+				in, chains = state.AccelerateChain, 2
+			}
+			out.Rules = append(out.Rules, rule)
+		})
+	return chains, err
+}
+
+// oddity says what in our table, of which so many chains and named sets are
+// ours, is not as we would have made it.
+func oddity(t *tableInfo, flowtables []flowtableInfo, chain *chainInfo, objects int) string {
 	switch {
 	case t.flags&unix.NFT_TABLE_F_DORMANT != 0:
 		return "the table is switched off (dormant)"
@@ -76,7 +100,7 @@ func oddity(t *tableInfo, flowtables []flowtableInfo, chain *chainInfo, sets int
 	case chain.typ != "filter" || chain.hook != unix.NF_INET_FORWARD ||
 		chain.priority != state.ChainPriority || chain.policy != policyAccept:
 		return "chain " + state.ChainName + " has another type, hook, priority or policy"
-	case int(t.use) != len(flowtables)+1+sets: // the chain; rules' own sets don't count
+	case int(t.use) != len(flowtables)+objects: // rules' own sets don't count
 		return "objects that are not ours"
 	}
 	return ""
@@ -91,7 +115,7 @@ func unreadable(why string) *state.Table {
 	}
 }
 
-func foreign(why string) state.Rule { return state.Rule{Verdict: state.Verdict("foreign: " + why)} }
+func foreign(why string) state.Rule { return state.Rule{Read: "foreign: " + why} }
 
 // fw4 reads what OpenWrt's firewall has in the kernel. Its generation is a
 // fingerprint of the table's handle and its rules' handles: the kernel gives
@@ -111,7 +135,7 @@ func (c *conn) fw4() (state.FW4, error) {
 	if err != nil {
 		return f, err
 	}
-	flowtables, err := c.flowtables(fw4Name)
+	flowtables, err := c.flowtablesOf(fw4Name)
 	if err != nil {
 		return f, err
 	}

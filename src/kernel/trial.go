@@ -27,12 +27,13 @@ type trial struct {
 	links  uint64 // fingerprint of the links at that time
 	since  time.Time
 	// final: no answer was one that a module loaded later could change.
-	final                        bool
-	ingress, early, ipsec, marks state.Ability
+	final                             bool
+	ingress, early, ipsec, marks, fib state.Ability
+	loose                             state.Ability
 }
 
 // abilities finds out which hooks a flowtable can have, and whether rules can
-// match IPsec and hand connections to engines.
+// match IPsec, look up routes and hand connections to engines.
 func (k *Kernel) abilities(c *conn, q state.Query, seen *state.Observed) error {
 	links := fnv.New64a()
 	for _, l := range seen.Links {
@@ -45,7 +46,8 @@ func (k *Kernel) abilities(c *conn, q state.Query, seen *state.Observed) error {
 			return err
 		}
 	}
-	seen.Hooks.Ingress, seen.Hooks.Early, seen.IPsec, seen.Marks = t.ingress, t.early, t.ipsec, t.marks
+	seen.Hooks.Ingress, seen.Hooks.Early, seen.IPsec, seen.Marks, seen.FIB = t.ingress, t.early, t.ipsec, t.marks, t.fib
+	seen.FIBLoose = t.loose
 	if seen.Marks.OK {
 		seen.Marks = conntrackEvents(sysNetfilter)
 	}
@@ -63,7 +65,7 @@ func (k *Kernel) abilities(c *conn, q state.Query, seen *state.Observed) error {
 }
 
 // run sends one batch that is never committed: a fresh flowtable and a rule
-// for each hook, the rules that match IPsec, and one that marks.
+// for each hook, the rules that match IPsec, one that looks up a route, and one that marks.
 func (t *trial) run(c *conn, release string) error {
 	var b batch
 	chain := forwardChain(trialTable)
@@ -77,12 +79,12 @@ func (t *trial) run(c *conn, release string) error {
 			return err
 		}
 	}
-	for _, key := range []state.Key{state.KeySecpath, state.KeyIPsec} {
-		match, _, err := matchOf(state.Rule{Key: key}, 0)
-		if err != nil {
+	for _, key := range []state.Key{state.KeySecpath, state.KeyIPsec, state.KeyWayBackMarked, state.KeyRoute} {
+		m := matcher{b: &b, table: trialTable}
+		if err := m.add(state.Is(key)); err != nil {
 			return err
 		}
-		if _, err := b.addRule(chain, match, string(key)); err != nil {
+		if _, err := b.addRule(chain, m.exprs, string(key)); err != nil {
 			return err
 		}
 	}
@@ -97,12 +99,16 @@ func (t *trial) run(c *conn, release string) error {
 	ingress := errors.Join(a[0], a[1], a[2], a[3])
 	early := errors.Join(a[0], a[1], a[4], a[5])
 	ipsec := errors.Join(a[0], a[1], a[6], a[7])
-	marks := errors.Join(a[0], a[1], a[8])
+	fib := errors.Join(a[0], a[1], a[8])
+	loose := errors.Join(fib, a[9])
+	marks := errors.Join(a[0], a[1], a[10])
 	t.ingress = ability(ingress, flowtableReason(ingress))
 	t.early = ability(early, earlyReason(early, t.number, release))
 	t.ipsec = ability(ipsec, ipsecReason(ipsec))
 	t.marks = ability(marks, marksReason(marks))
-	t.final = final(ingress) && final(early) && final(ipsec) && final(marks)
+	t.fib = ability(fib, "rules can't look up routes (nft_fib_inet; on OpenWrt kmod-nft-fib): "+Explain(fib))
+	t.loose = ability(loose, looseReason(loose, t.fib))
+	t.final = final(loose) && final(ingress) && final(early) && final(ipsec) && final(marks) && final(fib)
 	return nil
 }
 

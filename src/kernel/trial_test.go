@@ -119,7 +119,7 @@ func TestTrialWithoutFlowtable(t *testing.T) {
 			t.Errorf("reason %q", a.Reason)
 		}
 	}
-	err := k.Apply(state.ReplaceTable{Table: state.Table{Rules: []state.Rule{{Verdict: state.Add}}}})
+	err := k.Apply(state.ReplaceTable{Table: state.Table{Rules: []state.Rule{state.Add.When()}}})
 	if !errors.Is(err, ErrNoFlowtable) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("ReplaceTable: %v", err)
 	}

@@ -116,9 +116,9 @@ func (x *transfer) pass(n int) {
 
 // flowRules are what a plan installs, as far as it matters here.
 var flowRules = []state.Rule{
-	{Key: state.KeyL4Proto, Not: true, Value: "{ tcp, udp }", Verdict: state.Return},
-	{Key: state.KeyCtState, Not: true, Value: "established", Verdict: state.Return},
-	{Verdict: state.Count}, {Verdict: state.Add},
+	state.Return.When(state.IsNot(state.KeyL4Proto, "tcp", "udp")),
+	state.Return.When(state.IsNot(state.KeyCtState, "established")),
+	state.Count.When(), state.Add.When(),
 }
 
 // slow gives the bytes that took the slow path while f ran. f leaves our rules

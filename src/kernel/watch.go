@@ -5,6 +5,7 @@ package kernel
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,30 +19,30 @@ const reopenDelay = time.Second
 // subscription is one multicast group of the kernel's, and which of its
 // messages can change what Observe tells.
 //
-// Links are all of rtnetlink that is needed: no route or neighbour is part of
-// Observed. What netifd makes of them (an interface that is up) comes with its
-// own hotplug event. Of addresses only the first of a device matters, and only
-// where VLANs stand on it: not worth a wake-up for each router advertisement.
+// What netifd makes of links (an interface that is up) comes with its own hotplug event.
 type subscription struct {
 	name     string
 	protocol int
-	group    int
+	groups   []int
 	matters  func(h unix.NlMsghdr, body []byte) bool
-	open     func(protocol, group int) (*os.File, error)
+	open     func(protocol int, groups ...int) (*os.File, error)
 }
 
 var subscriptions = []subscription{
-	{"links", unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, linkMatters, subscribe},
-	{"nf_tables", unix.NETLINK_NETFILTER, unix.NFNLGRP_NFTABLES, tableMatters, subscribe},
+	{"links", unix.NETLINK_ROUTE, []int{unix.RTNLGRP_LINK}, linkMatters, subscribe},
+	{"nf_tables", unix.NETLINK_NETFILTER, []int{unix.NFNLGRP_NFTABLES}, tableMatters, subscribe},
 }
 
 // Watch says that something has changed, never what: several changes may give
 // one event, our own give events too, and a lost message gives one. It ends
 // with ctx; the channel is never closed.
 func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
-	events := make(chan struct{}, 1)
 	var files []*os.File
-	for _, s := range subscriptions {
+	all := append(slices.Clone(subscriptions),
+		subscription{"qdiscs", unix.NETLINK_ROUTE, []int{unix.RTNLGRP_TC}, qdiscChanges{}.matters, subscribe},
+		subscription{"addresses and routes", unix.NETLINK_ROUTE, routingGroups, k.ways.matters, subscribe},
+		subscription{"neighbours", unix.NETLINK_ROUTE, []int{unix.RTNLGRP_NEIGH}, k.hosts.matters, k.hosts.open(k)})
+	for _, s := range all {
 		f, err := k.open(s)
 		if err != nil {
 			for _, f := range files {
@@ -52,27 +53,29 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 		files = append(files, f)
 	}
 	for i, f := range files {
-		go k.listen(ctx, subscriptions[i], f, events)
+		go k.listen(ctx, all[i], f, k.events)
 	}
-	return events, nil
+	return k.events, nil
 }
 
 func (k *Kernel) open(s subscription) (*os.File, error) {
 	if err := k.inject("watch " + s.name); err != nil {
 		return nil, err
 	}
-	return s.open(s.protocol, s.group)
+	return s.open(s.protocol, s.groups...)
 }
 
 // subscribe opens a socket that Go's poller waits for: no thread of its own.
-func subscribe(protocol, group int) (*os.File, error) {
+func subscribe(protocol int, groups ...int) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
 		return nil, err
 	}
 	err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	if err == nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group)
+	for _, g := range groups {
+		if err == nil {
+			err = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g)
+		}
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -135,18 +138,17 @@ func (s subscription) receive(f *os.File, events chan<- struct{}) error {
 	}
 }
 
-func (s subscription) anyMatters(b []byte) bool {
+// anyMatters asks about each of the messages: what is asked may remember them.
+func (s subscription) anyMatters(b []byte) (found bool) {
 	for len(b) >= unix.NLMSG_HDRLEN {
 		h, body, rest := split(b)
 		if body == nil {
 			return true
 		}
-		if s.matters(h, body) {
-			return true
-		}
+		found = s.matters(h, body) || found
 		b = rest
 	}
-	return false
+	return found
 }
 
 func notify(events chan<- struct{}) {
@@ -172,12 +174,14 @@ func linkMatters(h unix.NlMsghdr, body []byte) bool {
 	return true
 }
 
-// tableMatters keeps what happens to the tables, chains, rules and flowtables
-// of fw4 and of ours; sets' elements come and go with every DNS answer.
+// tableMatters keeps what happens to flowtables, and to the tables, chains, rules
+// and sets of fw4 and of ours; sets' elements come and go with every DNS answer.
 func tableMatters(h unix.NlMsghdr, body []byte) bool {
 	switch h.Type & 0xff {
+	case unix.NFT_MSG_NEWFLOWTABLE, unix.NFT_MSG_DELFLOWTABLE:
+		return true
 	case unix.NFT_MSG_NEWTABLE, unix.NFT_MSG_DELTABLE, unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_DELCHAIN,
-		unix.NFT_MSG_NEWRULE, unix.NFT_MSG_DELRULE, unix.NFT_MSG_NEWFLOWTABLE, unix.NFT_MSG_DELFLOWTABLE:
+		unix.NFT_MSG_NEWRULE, unix.NFT_MSG_DELRULE, unix.NFT_MSG_NEWSET, unix.NFT_MSG_DELSET:
 	default:
 		return false
 	}

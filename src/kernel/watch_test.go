@@ -64,7 +64,7 @@ func TestWatch(t *testing.T) {
 		{"a link goes down", func() { run(t, "ip link set wan down") }, true},
 		{"a rename", func() { run(t, "ip link set wan name wan9") }, true},
 		{"ethtool -K", func() { run(t, "ethtool -K wan9 gro on rx-gro-list on") }, true},
-		{"a new address", func() { run(t, "ip addr add 192.0.2.1/24 dev wan9") }, false},
+		{"a new address", func() { run(t, "ip addr add 192.0.2.1/24 dev wan9") }, true},
 		{"fw4 reload", func() { load(t, fw4Ruleset) }, true},
 		{"a rule in fw4", func() { load(t, "add rule inet fw4 forward_lan accept") }, true},
 		{"an element of fw4's set", func() { load(t, "add element inet fw4 hosts { 192.0.2.1 }") }, false},
@@ -145,7 +145,7 @@ func TestWatchLostSocket(t *testing.T) {
 	defer ns.Close()
 	opened := 0
 	s := subscriptions[0]
-	s.open = func(protocol, group int) (*os.File, error) {
+	s.open = func(protocol int, groups ...int) (*os.File, error) {
 		opened++
 		if opened == 1 {
 			return nil, unix.ENOBUFS // the first try to open it again fails too
@@ -154,9 +154,9 @@ func TestWatchLostSocket(t *testing.T) {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			return nil, err
 		}
-		return subscribe(protocol, group)
+		return subscribe(protocol, groups...)
 	}
-	lost, err := subscribe(s.protocol, s.group)
+	lost, err := subscribe(s.protocol, s.groups...)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
