@@ -10,9 +10,10 @@
 //
 // One goroutine owns everything here; the control socket and the signals only
 // hand over to it. An event says "look again" and nothing else: what is done
-// follows from what the kernel reports then, never from memory. Two things
+// follows from what the kernel reports then, never from memory. Three things
 // are remembered because no kernel can tell them: the last good
-// configuration, and what the behaviour of early_ingress showed (check.go).
+// configuration, what the behaviour of early_ingress showed (check.go), and
+// what the traffic is made of (mix.go).
 package agent
 
 import (
@@ -44,6 +45,8 @@ type Kernel interface {
 	// Connections are the same without In, Out and Encap, which cost a route
 	// lookup for each address: it's for the samples.
 	Connections() ([]state.Flow, error)
+	// Place fills in In, Out and Encap of some of them.
+	Place(flows []state.Flow) error
 	// Flush sends the engines' flows that match back to the slow path, to be
 	// judged again, and tells how many there were. A flowtable's stay.
 	Flush(match func(state.Flow) bool) (int, error)
@@ -53,6 +56,8 @@ type Kernel interface {
 	// Connection is conntrack's entry for a tuple, whichever of its directions
 	// is asked for; the error is state.ErrNoConnection when there is none.
 	Connection(proto string, src, dst netip.AddrPort) (state.Connection, error)
+	// InSet: an address is in a set of our table.
+	InSet(set string, a netip.Addr) (bool, error)
 	Cleanup() error // takes away everything of ours and restores the ports
 }
 
@@ -83,19 +88,27 @@ type Agent struct {
 	conf    config.Config
 	inForce status.Config
 	good    bool // conf was read without an error
+	lists   config.DropLists
 
 	seen    state.Observed // by the last look
 	table   *state.Table   // ours, as the last look left it
 	report  state.Report
 	last    status.Look
 	plan    status.Plan
-	done    string // the steps of the last look, which the next should not need again
-	undone  bool   // but did
-	fails   int    // looks in a row with a problem
+	done    string    // the steps of the last look, which the next should not need again
+	undone  bool      // but did
+	learnt  time.Time // the last change of the generation
+	held    time.Time // when the next may be; zero: none waits
+	fails   int       // looks in a row with a problem
 	carried *carried
 	check   check
+	mix     mixer
+	turn    *turn // of the traffic, which the next look acts on
+	compare comparison
 	stat    string // the file /proc/stat
 	meter   status.Meter
+	hits    map[string]uint64 // packets that rules have counted, by identity
+	drops   status.Drops
 	said    string // the last STATUS=
 }
 

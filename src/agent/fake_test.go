@@ -41,6 +41,7 @@ type fake struct {
 	flows    []state.Flow
 	conns    []state.Connection
 	why      map[string]string // the engines' word, by the originator's address
+	sets     map[string]string // an address in each
 	refuse   map[string]string // engines that ports refuse, with the reason
 	events   chan struct{}
 
@@ -147,6 +148,12 @@ func (k *fake) Connections() ([]state.Flow, error) {
 	return ours, k.call("Connections")
 }
 
+func (k *fake) InSet(set string, a netip.Addr) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sets[set] == a.String(), k.call("InSet")
+}
+
 func (k *fake) Flush(match func(state.Flow) bool) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -222,6 +229,14 @@ func (k *fake) Apply(s state.Step) error {
 	return nil
 }
 
+// readBack are rules as the kernel tells them: by identity.
+func readBack(rules []state.Rule) (back []state.Rule) {
+	for _, r := range rules {
+		back = append(back, state.Rule{Read: r.Identity()})
+	}
+	return back
+}
+
 func (k *fake) change(s state.Step) error {
 	switch s := s.(type) {
 	case state.ReplaceTable:
@@ -231,6 +246,7 @@ func (k *fake) change(s state.Step) error {
 			}
 		}
 		k.o.Table = &s.Table
+		k.o.Table.Rules = readBack(s.Table.Rules)
 	case state.DeleteTable:
 		k.o.Table = nil
 	case state.AddDevices:
@@ -240,24 +256,23 @@ func (k *fake) change(s state.Step) error {
 		k.o.Table.Flowtable.Devices = slices.DeleteFunc(k.o.Table.Flowtable.Devices,
 			func(d string) bool { return slices.Contains(s.Devices, d) })
 	case state.ReplaceRules:
-		k.o.Table.Rules = s.Table.Rules
+		k.o.Table.Rules, k.o.Table.Zones, k.o.Table.Sets = readBack(s.Table.Rules), s.Table.Zones, s.Table.Sets
+	case state.SetSysctl:
+		k.o.Sysctls, k.o.SavedSysctls = map[string]state.Sysctl{s.Name: {Value: s.Value}}, map[string]string{s.Name: "0"}
+	case state.SetDrop:
+		k.o.Drop = s.Drop.State()
+	case state.RemoveDrop:
+		k.o.Drop = state.DropState{}
 	case state.AddCheck:
 		k.o.Checks = append(k.o.Checks, s.Device)
 		slices.Sort(k.o.Checks)
 	case state.RemoveCheck:
 		k.o.Checks = slices.DeleteFunc(k.o.Checks, func(d string) bool { return d == s.Device })
 	case state.SetOffloads:
-		l := k.link(s.Port)
-		if l == nil {
-			return errGone
-		}
-		if _, ok := k.o.Saved[s.Port]; !ok {
-			k.o.Saved[s.Port] = l.Feature.Offloads()
-		}
-		l.Feature.GRO.On = s.Want.GRO
+		return k.setOffloads(s)
 	case state.RestoreOffloads:
 		if l := k.link(s.Port); l != nil {
-			l.Feature.GRO.On = s.Saved.GRO
+			l.Feature.GRO.On, l.Feature.GROList.On = s.Saved.GRO, s.Saved.GROList
 		}
 		delete(k.o.Saved, s.Port)
 	case state.StartEngine:
@@ -280,6 +295,8 @@ type rig struct {
 	log    strings.Builder
 	cancel context.CancelFunc
 	result chan error
+	ticks  uint64 // in softirqs, as /proc/stat has them
+	hidden bool   // flows aren't counted
 }
 
 const enabled = `

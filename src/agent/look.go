@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"fastpath/src/plan"
@@ -35,7 +34,7 @@ func (a *Agent) look() error {
 	}
 	a.last.Count++
 	a.last.Time = time.Now()
-	a.due.settled, a.due.burst = time.Time{}, time.Time{}
+	a.due.settled, a.due.burst = a.held, time.Time{}
 	wait := fullLook
 	if len(problems) == 0 {
 		a.fails = 0
@@ -65,6 +64,7 @@ func backoff(fails int) time.Duration {
 // apply, and when an engine was started or stopped: whether the port took it,
 // or why not, shows only then.
 func (a *Agent) lookOnce() (problems []string, again bool, err error) {
+	a.lists.Fill(&a.conf)
 	query := state.Query{HookNumber: a.conf.Main.HookNumber}
 	o, err := a.Kernel.Observe(query)
 	if err != nil && !a.Fatal(err) {
@@ -73,10 +73,12 @@ func (a *Agent) lookOnce() (problems []string, again bool, err error) {
 	if err != nil {
 		return []string{err.Error()}, a.Vanished(err), err
 	}
+	o.Mix, o.Multicast = a.mix.observed(), a.mix.multicast(time.Now(), o.Multicast)
 	a.seen = o
 	a.check.use(query.HookNumber)
 	o.Hooks = a.check.result.Override(o.Hooks)
 	want, report := plan.Desired(a.conf, o)
+	want = a.rated(want, o)
 	steps := plan.Diff(want, o)
 	if report.Hook != a.report.Hook || report.HookReason != a.report.HookReason {
 		a.Log.Info("hook "+string(report.Hook), "reason", report.HookReason)
@@ -93,7 +95,11 @@ func (a *Agent) lookOnce() (problems []string, again bool, err error) {
 	if a.undone = a.comesBack(steps, done); a.undone {
 		problems = append(problems, "done before, but found undone: "+a.done)
 	}
+	if relearns(want, o) && !done.tableFailed {
+		a.relearnt(o)
+	}
 	a.carry(want, o, done)
+	a.follow(steps, done)
 	if done.changed {
 		a.rebase()
 	}
@@ -104,12 +110,8 @@ func (a *Agent) lookOnce() (problems []string, again bool, err error) {
 // again: somebody undoes them, or the kernel shows something else than was
 // set. That must not become an endless quick loop.
 func (a *Agent) comesBack(steps []state.Step, done applied) bool {
-	var text []string
-	for _, s := range steps {
-		text = append(text, s.String())
-	}
 	before := a.done
-	a.done = strings.Join(text, "; ")
+	a.done = text(steps)
 	if len(done.problems) > 0 {
 		a.done = ""
 	}
@@ -205,6 +207,8 @@ func (d *applied) fail(s state.Step) {
 		d.wrong[s.Port] = true
 	case state.StopEngine:
 		d.stuck[s.Port] = true
+	case state.SetSysctl:
+		d.tableFailed = true // its rules rely on it
 	}
 }
 
@@ -234,8 +238,10 @@ func isEngine(s state.Step) bool {
 
 // carry remembers what the kernel should have now, for the samples.
 func (a *Agent) carry(want state.State, o state.Observed, done applied) {
-	a.table = want.Table
-	if done.tableFailed {
+	switch {
+	case !done.tableFailed:
+		a.table = want.Table
+	case a.table == nil || o.Table == nil || !state.SameRules(a.table.Rules, o.Table.Rules):
 		a.table = o.Table
 	}
 	now := carried{engines: slices.Sorted(maps.Keys(want.Engines))}
@@ -243,6 +249,7 @@ func (a *Agent) carry(want state.State, o state.Observed, done applied) {
 		now.number, now.devices = a.table.Flowtable.Number, a.table.Flowtable.Devices
 		now.checks, now.exact = want.Checks, exact(o, want)
 	}
+	a.watchDrops(want)
 	if len(now.devices)+len(now.engines) == 0 {
 		a.carried, a.due.sample = nil, time.Time{}
 		return

@@ -124,6 +124,7 @@ func (a *Agent) feed() {
 func (a *Agent) reload() {
 	a.SdNotify(daemon.SdNotifyMonotonicUsec() + daemon.SdNotifyReloading)
 	a.load()
+	a.mix.forgive()
 	a.look()
 	a.say(daemon.SdNotifyReady)
 }

@@ -52,18 +52,24 @@ func problems(err error) []string {
 // in JSON that is [] or {} and not null.
 func (a *Agent) document() status.Document {
 	doc := status.Document{
-		Version: a.Version,
-		PID:     os.Getpid(),
-		Since:   a.since,
-		Kernel:  a.seen.Release,
-		Report:  a.report,
-		Early:   a.check.result,
-		Traffic: a.meter.Traffic(),
-		Engines: filled(a.seen.Engines),
-		Refused: filled(a.seen.Refused),
-		Look:    a.last,
-		Plan:    a.plan,
-		Config:  a.inForce,
+		Version:  a.Version,
+		PID:      os.Getpid(),
+		Since:    a.since,
+		Kernel:   a.seen.Release,
+		Report:   a.report,
+		Early:    a.check.result,
+		Policies: a.policies(),
+		Drops:    a.drops,
+		Traffic:  a.meter.Traffic(),
+		Mix:      a.mix.observed(),
+
+		Multicast: filled(a.seen.Multicast),
+		Engines:   filled(a.seen.Engines),
+		Refused:   filled(a.seen.Refused),
+		Passive:   a.seen.Passive,
+		Look:      a.last,
+		Plan:      a.plan,
+		Config:    a.inForce,
 	}
 	doc.Report.Ports, doc.Report.Notices = list(doc.Report.Ports), list(doc.Report.Notices)
 	doc.Look.Problems, doc.Plan.Steps = list(doc.Look.Problems), list(doc.Plan.Steps)

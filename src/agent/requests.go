@@ -37,6 +37,9 @@ func (a *Agent) Status() (doc status.Document, err error) {
 				a.Log.Warn("counters", "error", err)
 			}
 		}
+		if err := a.countDrops(); err != nil {
+			a.Log.Warn("counters", "error", err)
+		}
 		doc = a.document()
 	})
 	return doc, err
@@ -64,7 +67,7 @@ func (a *Agent) Explain(t status.Tuple) (e status.Explanation, err error) {
 }
 
 func (a *Agent) explain(t status.Tuple) (status.Explanation, error) {
-	c := status.Case{Mark: a.conf.Main.CTMark, Table: a.table, Report: a.report}
+	c := status.Case{Mark: a.conf.Main.CTMark, Table: a.table, Report: a.report, Others: a.others(), InSet: a.Kernel.InSet}
 	n, err := a.Kernel.Connection(t.Proto, t.Ends[0], t.Ends[1])
 	switch {
 	case errors.Is(err, state.ErrNoConnection):
@@ -82,6 +85,19 @@ func (a *Agent) explain(t status.Tuple) (status.Explanation, error) {
 		}
 	}
 	return c.Explain(), nil
+}
+
+// others are the tables of other programs that have flowtables.
+func (a *Agent) others() (tables []string) {
+	if a.seen.FW4.Offload {
+		tables = append(tables, "inet fw4")
+	}
+	for _, f := range a.seen.Flowtables {
+		if !slices.Contains(tables, f.Table) {
+			tables = append(tables, f.Table)
+		}
+	}
+	return tables
 }
 
 // carriedFlow finds the engine's flow of a connection; nil: it has just left.
@@ -143,6 +159,11 @@ func (a *Agent) flushAll() (f status.Flushed, err error) {
 		return f, errors.New("the table of ours is gone; it comes back with the next look")
 	}
 	step := state.ReplaceTable{Table: *o.Table}
+	if a.table == nil || !state.SameRules(a.table.Rules, o.Table.Rules) {
+		a.Look()
+		return f, errors.New("the rules aren't those of the last look: try again")
+	}
+	step.Table.Rules = a.table.Rules // the kernel knows their identities only
 	if err := a.Kernel.Apply(step); err != nil {
 		a.Look()
 		return f, fmt.Errorf("flush: %w", err)

@@ -18,12 +18,15 @@ const (
 	// one wake-up: an idle router stays idle.
 	sampleCheck = 5 * time.Second
 	sampleIdle  = time.Minute
+	// sampleMix is the time between samples while the traffic seems to have
+	// changed, or a change of the receive modes is being compared.
+	sampleMix = 10 * time.Second
 	// sampleFresh is how old a sample may be to answer a status request.
 	sampleFresh = 2 * time.Second
 )
 
-// sample reads the counters and feeds the traffic's shares and the behaviour
-// check. It sets the time of the next one.
+// sample reads the counters and feeds the traffic's shares, the mix and the
+// behaviour check. It sets the time of the next one.
 func (a *Agent) sample() error {
 	if a.carried == nil {
 		a.due.sample = time.Time{}
@@ -34,6 +37,12 @@ func (a *Agent) sample() error {
 	a.due.sample = now.Add(sampleIdle)
 	if a.due.look.After(now.Add(sampleIdle / 2)) {
 		a.due.sample = a.due.look
+	}
+	if err == nil {
+		err = a.weigh(delta)
+	}
+	if a.mix.open() || a.compare.running {
+		a.due.sample = now.Add(sampleMix)
 	}
 	if err != nil || !a.check.open(a.carried) {
 		return err
@@ -53,6 +62,7 @@ func (a *Agent) sample() error {
 // counters began anew, and what was counted before proves nothing about now.
 func (a *Agent) rebase() {
 	a.check.restart()
+	a.mix.blind = true
 	if a.carried == nil {
 		return
 	}
@@ -86,5 +96,6 @@ func (a *Agent) measure() (status.Delta, error) {
 	if stat, err := os.ReadFile(a.stat); err == nil { // without it nothing is recommended
 		a.meter.AddStat(stat)
 	}
+	a.hits = counters.Rules
 	return a.meter.Add(time.Now(), counters, flows), nil
 }
