@@ -17,22 +17,39 @@ import (
 // Document is the answer to the request "status", and what
 // `fastpath status --json` prints. Times are RFC 3339.
 type Document struct {
-	Version string       `json:"version"`
-	PID     int          `json:"pid"`
-	Since   time.Time    `json:"since"`
-	Kernel  string       `json:"kernel"` // uname -r
-	Report  state.Report `json:"report"`
-	Early   EarlyCheck   `json:"early_ingress_check"`
-	Traffic Traffic      `json:"traffic"`
+	Version  string       `json:"version"`
+	PID      int          `json:"pid"`
+	Since    time.Time    `json:"since"`
+	Kernel   string       `json:"kernel"` // uname -r
+	Report   state.Report `json:"report"`
+	Early    EarlyCheck   `json:"early_ingress_check"`
+	Traffic  Traffic      `json:"traffic"`
+	Policies []Policy     `json:"policies"` // in force, in their order
+	Drops    Drops        `json:"drops"`
+	// Mix is what came in by the ports, Multicast why devices are taken to carry
+	// multicast TV: by these the receive modes were chosen.
+	Mix       map[string]state.Mix `json:"mix_computed"` // by port
+	Multicast map[string]string    `json:"multicast"`    // by device
 	// Engines are those that run, Refused why ports haven't got the one that
 	// was wanted. `fastpath plan` needs both: only the daemon knows them.
 	Engines map[string]state.Engine  `json:"engines"` // by port
 	Refused map[string]state.Refusal `json:"refused"` // by port
+	// Passive is why this run of the daemon changes nothing.
+	Passive string `json:"passive,omitempty"`
 	// Recommendations are changes to the configuration that would pay.
 	Recommendations []string `json:"recommendations"`
 	Look            Look     `json:"last_look"`
 	Plan            Plan     `json:"last_plan"`
 	Config          Config   `json:"configuration"`
+}
+
+// Policy is one policy section, or what a DSCP or MARK rule of fw4 amounts to.
+type Policy struct {
+	Name   string `json:"name"`
+	Action string `json:"action"` // accelerate, bypass
+	// Packets of the slow path that it decided, since it is in force as it is;
+	// of flows that it lets accelerate, only the first few are on the slow path.
+	Packets uint64 `json:"packets"`
 }
 
 // Look is the last look at the kernel.

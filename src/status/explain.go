@@ -4,6 +4,7 @@ package status
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -39,6 +40,9 @@ type Case struct {
 	WhyKnown   bool              // they know the connection
 	Table      *state.Table      // ours, as it is in force; nil: none
 	Report     state.Report
+	Others     []string // tables that have flowtables, too
+	// InSet asks the kernel whether an address is in a set of our table.
+	InSet func(set string, a netip.Addr) (bool, error)
 }
 
 // Explain finds the first thing that decided, in the order in which the
@@ -54,12 +58,14 @@ func (c Case) Explain() Explanation {
 	switch {
 	case c.Carried != nil:
 		e.Path, e.Text = c.Carried.Engine, carriedBy(*c.Carried)
+		c.passed(&e)
 	case n.Status&state.StatusHardware != 0:
 		e.Path, e.Text = PathHardware, "By the hardware: the NIC or switch forwards it by itself"
 	case n.Status&state.StatusOffload != 0 && !c.flowtable():
-		e.Path, e.Text = PathForeign, "By a flowtable that isn't ours (fw4's flow_offloading)"
+		e.Path, e.Text = PathForeign, "By a flowtable that isn't ours"+reason(strings.Join(c.Others, ", "))
 	case n.Status&state.StatusOffload != 0:
 		e.Path, e.Text = state.EngineFlowtable, c.byFlowtable()
+		c.passed(&e)
 	default:
 		why, rule := c.slow()
 		e.Text = "By the slow path: " + why
@@ -80,12 +86,36 @@ func carriedBy(f state.Flow) string {
 
 func (c Case) byFlowtable() string {
 	n := c.Connection
-	s := fmt.Sprintf("By the flowtable at hook %s, from %s to %s%s as computed from routes and links",
-		c.Report.Hook, or(n.In, "?"), or(n.Out, "?"), reason(n.Encap))
+	which := "the flowtable"
+	if len(c.Others) > 0 {
+		which = "a flowtable, ours or that of table " + strings.Join(c.Others, ", ") + ", and the kernel doesn't tell which,"
+	}
+	s := fmt.Sprintf("By %s at hook %s, from %s to %s%s as computed from routes and links",
+		which, c.Report.Hook, or(n.In, "?"), or(n.Out, "?"), reason(n.Encap))
 	if n.Counted {
 		s += fmt.Sprintf(": %d packets sent, %d returned", n.Orig.Packets, n.Reply.Packets)
 	}
+	if n.Proto == "udp" {
+		s += "; its fragments, if there are any, take the slow path"
+	}
 	return s
+}
+
+// passed names the rule that let an accelerated connection pass.
+func (c Case) passed(e *Explanation) {
+	if c.Table == nil {
+		return
+	}
+	switch j := c.judge(); {
+	case j.rule == nil:
+	case !j.hands():
+		e.Text += fmt.Sprintf("; by now %s, but not when it was judged (rule: %s)", c.returned(*j.rule), j.rule)
+	case j.policy != nil:
+		e.Rule = j.policy.String()
+		e.Text += fmt.Sprintf("; policy %q lets it pass (rule: %s)", j.policy.Policy, e.Rule) + doubts(j.unsure)
+	default:
+		e.Rule = j.rule.String()
+	}
 }
 
 // slow is why the connection is on the slow path, and by which rule if it was one.
@@ -94,19 +124,20 @@ func (c Case) slow() (why string, rule *state.Rule) {
 	switch {
 	case n.InDevice == "lo" || n.OutDevice == "lo":
 		return "it begins or ends at the router itself, and only forwarded connections are accelerated", nil
-	case c.Table == nil:
+	case c.Table == nil || len(c.Table.Rules) == 0:
 		return "nothing is accelerated: " + or(c.Report.HookReason, "there is no table of ours"), nil
 	case n.Mark&c.Mark != 0 && c.WhyKnown && c.Why != "":
 		return "the rules hand it to an engine, but " + c.Why, nil
 	case n.Mark&c.Mark != 0:
 		return "the rules handed it to an engine, which is about to take it", nil
 	}
-	rule, unsure := judge(c.Table, *n)
+	j := c.judge()
+	rule = j.rule
 	switch {
 	case rule == nil:
-		return "no rule hands it on" + doubts(unsure), nil
+		return "no rule hands it on" + doubts(j.unsure), nil
 	case !rule.Verdict.Hands():
-		return c.returned(*rule) + doubts(unsure), rule
+		return c.returned(*rule) + doubts(j.unsure), rule
 	}
 	if why := unready(*n); why != "" {
 		return why, nil
@@ -114,25 +145,44 @@ func (c Case) slow() (why string, rule *state.Rule) {
 	if why := c.unlisted(); rule.Verdict == state.Add && why != "" {
 		return why, nil
 	}
-	return "nothing that conntrack tells keeps it there; it is handed on with its next packet" + doubts(unsure), rule
+	why = "nothing that conntrack tells keeps it there; it is handed on with its next packet" + doubts(j.unsure)
+	if rule.Verdict == state.Add { // net/netfilter/nft_flow_offload.c refuses without a word
+		why += "; if it stays, its packets have IP options or come in fragments, or the kernel finds no neighbour or no way that it can accelerate"
+	}
+	return why, rule
 }
 
 // returned puts a rule that sends packets back into words.
 func (c Case) returned(r state.Rule) string {
 	n := c.Connection
-	switch r.Key {
+	if r.Policy != "" {
+		return fmt.Sprintf("policy %q keeps it there", r.Policy)
+	}
+	switch m := r.Matches[0]; m.Key {
 	case state.KeyL4Proto:
 		return "only TCP and UDP are accelerated"
 	case state.KeyCtState:
 		return "no packet has come back yet, and only established connections are accelerated"
+	case state.KeyPackets:
+		return c.deferred(m.Values[0])
 	case state.KeyCtMark:
 		return fmt.Sprintf("its conntrack mark 0x%x is another program's (mwan3, pbr, qosify …), and an accelerated flow would not follow that", n.Mark)
 	case state.KeyHelper:
 		return "conntrack's helper " + n.Helper + " must see its packets"
 	case state.KeyIif, state.KeyOif:
-		return "device " + r.Value + " stays on the slow path" + reason(c.reasonOf(r.Value))
+		return "device " + m.Values[0] + " stays on the slow path" + reason(c.reasonOf(m.Values[0]))
 	}
 	return "a rule sends it back"
+}
+
+// deferred is why a connection waits for so many packets.
+func (c Case) deferred(packets string) string {
+	n := c.Connection
+	if !n.Counted {
+		return "conntrack doesn't count its packets, as it began before nf_conntrack_acct was switched on, and defer_packets " +
+			packets + " waits for these"
+	}
+	return fmt.Sprintf("defer_packets %s: it has had %d packets so far", packets, n.Orig.Packets+n.Reply.Packets)
 }
 
 // reasonOf is what the report says about an l3 device: paths begin with it.
@@ -186,5 +236,5 @@ func doubts(unsure []state.Rule) string {
 	for _, r := range unsure {
 		rules = append(rules, r.String())
 	}
-	return ", unless an earlier rule sends it back, which only its packets can tell: " + strings.Join(rules, "; ")
+	return ", unless an earlier rule decides otherwise, which can't be told from conntrack: " + strings.Join(rules, "; ")
 }

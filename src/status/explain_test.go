@@ -25,17 +25,17 @@ func explained() Case {
 			Flowtable: state.Flowtable{Devices: []string{"eth0", "lan1"}},
 			Engines:   map[string][]string{state.EngineXDP: {"br-guest", "eth9"}},
 			Rules: []state.Rule{
-				{Key: state.KeyL4Proto, Not: true, Value: "{ tcp, udp }", Verdict: state.Return},
-				{Key: state.KeyCtState, Not: true, Value: "established", Verdict: state.Return},
-				{Verdict: state.Count},
-				{Key: state.KeyMark, Not: true, Value: "0", Verdict: state.Return},
-				{Key: state.KeyCtMark, Value: "0xbfffffff", Verdict: state.Return},
-				{Key: state.KeyHelper, Verdict: state.Return},
-				{Key: state.KeySecpath, Verdict: state.Return},
-				{Key: state.KeyIif, Value: "tun0", Verdict: state.Return},
-				{Key: state.KeyOif, Value: "tun0", Verdict: state.Return},
-				{Key: state.KeyEngine, Value: state.EngineXDP, Verdict: state.Mark(0x40000000)},
-				{Verdict: state.Add},
+				state.Return.When(state.IsNot(state.KeyL4Proto, "tcp", "udp")),
+				state.Return.When(state.IsNot(state.KeyCtState, "established")),
+				state.Count.When(),
+				state.Return.When(state.IsNot(state.KeyMark, "0")),
+				state.Return.When(state.IsNot(state.KeyCtMark, "0/0xbfffffff")),
+				state.Return.When(state.Is(state.KeyHelper)),
+				state.Return.When(state.Is(state.KeySecpath)),
+				state.Return.When(state.Is(state.KeyIif, "tun0")),
+				state.Return.When(state.Is(state.KeyOif, "tun0")),
+				state.Mark(0x40000000).When(state.Is(state.KeyIif, "@"+state.EngineXDP), state.Is(state.KeyOif, "@"+state.EngineXDP)),
+				state.Add.When(),
 			},
 		},
 		Report: state.Report{Hook: state.HookIngress, HookReason: "early_ingress is missing", Ports: []state.PortReport{
@@ -47,7 +47,7 @@ func explained() Case {
 	}
 }
 
-const doubt = `unless an earlier rule sends it back, which only its packets can tell: meta mark != 0 return; meta secpath exists return`
+const doubt = `unless an earlier rule decides otherwise, which can't be told from conntrack: meta mark != 0 return; meta secpath exists return`
 
 // Each case changes one thing; the order is that of the decisions.
 var explainCases = []struct {
@@ -62,14 +62,23 @@ var explainCases = []struct {
 		f := n.Flow
 		f.Engine, f.In, f.Idle, f.Orig.Packets, f.Reply.Packets = "xdp", "lan1", 3.2, 12, 24
 		c.Carried, n.Mark, c.WhyKnown = &f, c.Mark, true
-	}, "xdp", "", "By engine xdp, from lan1 to eth0 (pppoe session 7 over vlan 35): 12 packets sent, 24 returned, idle for 3 s"},
+		n.InDevice, n.OutDevice = "br-guest", "eth9"
+	}, "xdp", "iifname @xdp oifname @xdp ct mark set ct mark or 0x40000000 return", "By engine xdp, from lan1 to eth0 (pppoe session 7 over vlan 35): 12 packets sent, 24 returned, idle for 3 s"},
 	{"the hardware has it", func(_ *Case, n *state.Connection) { n.Status |= state.StatusOffload | state.StatusHardware }, PathHardware, "", "By the hardware"},
 	{"fw4's flowtable has it", func(c *Case, n *state.Connection) { n.Status |= state.StatusOffload; c.Table = nil }, PathForeign, "", "isn't ours"},
-	{"our flowtable has it", func(_ *Case, n *state.Connection) { n.Status |= state.StatusOffload }, "flowtable", "", "By the flowtable at hook ingress, from br-lan to eth0 (pppoe session 7 over vlan 35) as computed"},
+	{"somebody's has it", func(c *Case, n *state.Connection) {
+		n.Status |= state.StatusOffload
+		c.Table, c.Others = nil, []string{"ip nat"}
+	}, PathForeign, "", "isn't ours (ip nat)"},
+	{"ours or another", func(c *Case, n *state.Connection) {
+		n.Status |= state.StatusOffload
+		c.Others = []string{"ip nat", "inet x"}
+	}, "flowtable", "flow add @ft", "ours or that of table ip nat, inet x, and the kernel doesn't tell which"},
+	{"our flowtable has it", func(_ *Case, n *state.Connection) { n.Status |= state.StatusOffload }, "flowtable", "flow add @ft", "By the flowtable at hook ingress, from br-lan to eth0 (pppoe session 7 over vlan 35) as computed"},
 	{"and counts", func(_ *Case, n *state.Connection) {
 		n.Status |= state.StatusOffload
 		n.Counted, n.Orig.Packets = true, 5
-	}, "flowtable", "", "links: 5 packets sent, 0 returned"},
+	}, "flowtable", "flow add @ft", "links: 5 packets sent, 0 returned"},
 	{"it is the router's own", func(_ *Case, n *state.Connection) { n.OutDevice = "lo" }, PathSlow, "", "at the router itself"},
 	{"nothing is installed", func(c *Case, _ *state.Connection) { c.Table, c.Report.HookReason = nil, "option hook 'off'" }, PathSlow, "", "nothing is accelerated: option hook 'off'"},
 	{"the engine can't", func(c *Case, n *state.Connection) {
@@ -83,6 +92,7 @@ var explainCases = []struct {
 	{"a helper", func(_ *Case, n *state.Connection) { n.Helper = "ftp" }, PathSlow, "ct helper exists return", "helper ftp must see"},
 	{"an excluded device in", func(_ *Case, n *state.Connection) { n.InDevice = "tun0" }, PathSlow, `iifname "tun0" return`, "device tun0 stays on the slow path (a tunnel (tun))"},
 	{"an excluded device out", func(_ *Case, n *state.Connection) { n.OutDevice = "tun0" }, PathSlow, `oifname "tun0" return`, "device tun0 stays"},
+	{"nothing but sets", func(c *Case, _ *state.Connection) { c.Table, c.Report.HookReason = &state.Table{}, "firewall stopped" }, PathSlow, "", "nothing is accelerated: firewall stopped"},
 	{"no rule at all", func(c *Case, _ *state.Connection) { c.Table.Rules = c.Table.Rules[:3] }, PathSlow, "", "no rule hands it on"},
 	{"TCP is closing", func(_ *Case, n *state.Connection) { n.TCP = "FIN_WAIT" }, PathSlow, "", "TCP state is FIN_WAIT"},
 	{"sequence numbers", func(_ *Case, n *state.Connection) { n.Status |= state.StatusSeqAdjust }, PathSlow, "", "sequence numbers"},
@@ -113,13 +123,13 @@ func TestExplain(t *testing.T) {
 func TestJudgeUnknownRules(t *testing.T) {
 	c := explained()
 	for _, r := range []state.Rule{
-		{Key: "ip dscp", Value: "ef", Verdict: state.Return},
-		{Key: state.KeyCtState, Value: "new", Verdict: state.Return},
-		{Key: state.KeyCtMark, Value: "what", Verdict: state.Return},
+		state.Return.When(state.Is(state.KeyDSCP4, "46")),
+		state.Return.When(state.Is(state.KeyCtState, "new")),
+		state.Return.When(state.IsNot(state.KeyCtMark, "0/what")),
 	} {
-		c.Table.Rules = []state.Rule{r, {Verdict: state.Add}}
-		if rule, unsure := judge(c.Table, *c.Connection); rule == nil || rule.Verdict != state.Add || len(unsure) != 1 {
-			t.Errorf("%s: %v, unsure %v", r, rule, unsure)
+		c.Table.Rules = []state.Rule{r, state.Add.When()}
+		if j := c.judge(); !j.hands() || j.rule.Verdict != state.Add || len(j.unsure) != 1 {
+			t.Errorf("%s: %v, unsure %v", r, j.rule, j.unsure)
 		}
 	}
 }

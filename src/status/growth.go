@@ -6,6 +6,11 @@ import "fastpath/src/state"
 
 func (v Volume) plus(o Volume) Volume { return Volume{v.Packets + o.Packets, v.Bytes + o.Bytes} }
 
+// minus is v - o, at least 0 of each.
+func (v Volume) minus(o Volume) Volume {
+	return Volume{less(v.Packets, o.Packets), less(v.Bytes, o.Bytes)}
+}
+
 // less is a - b, at least 0.
 func less(a, b uint64) uint64 { return a - min(a, b) }
 

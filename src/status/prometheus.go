@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"fastpath/src/state"
 )
@@ -37,12 +38,21 @@ func (m *metrics) line(name string, value float64, labels ...label) {
 	m.b.WriteString(name)
 	for i, l := range labels {
 		m.b.WriteString([]string{"{", ","}[min(i, 1)])
-		m.b.WriteString(l.name + `="` + escapeLabel.Replace(l.value) + `"`)
+		m.b.WriteString(l.name + `="` + escapeLabel.Replace(inUTF8(l.value)) + `"`)
 	}
 	if len(labels) > 0 {
 		m.b.WriteByte('}')
 	}
 	m.b.WriteString(" " + strconv.FormatFloat(value, 'f', -1, 64) + "\n")
+}
+
+// inUTF8 writes a value that isn't UTF-8, which no scraper takes, as Go would: a
+// device's name is any bytes.
+func inUTF8(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strconv.Quote(s)
 }
 
 // single is a family of one line.
@@ -62,6 +72,8 @@ func (d Document) WritePrometheus(w io.Writer) error {
 	m.paths(d.Traffic)
 	m.ports(d.Traffic.Ports)
 	m.engines(d)
+	m.policies(d.Policies)
+	m.drops(d.Drops)
 	m.single("fastpath_looks_total", "counter", "Looks at the kernel.", float64(d.Look.Count))
 	m.single("fastpath_look_problems", "gauge", "Problems of the last look.", float64(len(d.Look.Problems)))
 	m.family("fastpath_steps_total", "counter", "Changes to the kernel, by what came of them.")

@@ -43,10 +43,15 @@ func parseStat(text []byte) map[string]cpuTime {
 }
 
 // AddStat takes /proc/stat as it is at a sample; Traffic.Softirq is what the
-// busiest CPU did since the one before.
+// busiest CPU did since the one before, Delta.Softirq what all did.
 func (m *Meter) AddStat(text []byte) {
 	cpus := parseStat(text)
 	m.now.Softirq = busiest(m.cpus, cpus)
+	for name, c := range cpus {
+		if before, ok := m.cpus[name]; ok { // a CPU that came back may count from anywhere
+			m.ticks += less(c.softirq, before.softirq)
+		}
+	}
 	m.cpus = cpus
 }
 

@@ -31,6 +31,10 @@ func (d Document) WriteText(w io.Writer) error {
 			}
 		}
 	}
+	if d.Report.Enabled {
+		d.writePolicies(&b)
+		d.Drops.write(&b)
+	}
 	writeList(&b, "Configuration problems ("+d.Config.inForce()+")", d.Config.Problems)
 	writeList(&b, "Problems", d.problems())
 	writeList(&b, "Notices", d.Report.Notices)
@@ -139,8 +143,8 @@ func writePort(b *strings.Builder, p state.PortReport, told string) {
 			fmt.Fprintf(b, "  %-8s %s%s\n", what, value, reason(why))
 		}
 	}
-	if p.HookReason == told {
-		p.HookReason = ""
+	if rest, ok := strings.CutPrefix(p.HookReason, told); ok {
+		p.HookReason = strings.TrimPrefix(rest, "; ")
 	}
 	row("hook", string(p.Hook), p.HookReason)
 	row("receive", p.Receive, p.ReceiveReason)

@@ -3,10 +3,10 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -24,9 +24,8 @@ func (t PortTraffic) write(b *strings.Builder, engine string) {
 
 // writeReasons leaves out what never happened; the most frequent comes first.
 func writeReasons(b *strings.Builder, row, all string, by map[string]uint64) {
-	names := slices.SortedFunc(maps.Keys(by), func(x, y string) int {
-		return cmp.Or(cmp.Compare(by[y], by[x]), cmp.Compare(x, y))
-	})
+	names := slices.Sorted(maps.Keys(by))
+	sort.SliceStable(names, func(i, j int) bool { return by[names[i]] > by[names[j]] })
 	var parts []string
 	for _, name := range names {
 		if by[name] > 0 {

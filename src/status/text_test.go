@@ -62,6 +62,8 @@ func router() Document {
 			Interval: Share{Seconds: 60, Slow: Volume{6, 500}, Flows: Volume{1000, 900_000}, Flowtable: Volume{994, 899_500}, Accelerated: Volume{994, 899_500}, Percent: &last},
 			Ports:    []PortTraffic{{Name: "eth0", Rx: Volume{60_000, 80_000_000}, Tx: Volume{40_000, 11_000_000}}},
 		},
+		Policies: []Policy{
+			{Name: "fw4 rule voice", Action: "bypass", Packets: 311}, {Name: "web", Action: "accelerate", Packets: 1}, {Name: "games", Action: "bypass"}},
 		Look: Look{Time: began.Add(time.Hour), Count: 61, Problems: []string{}},
 		Plan: Plan{Time: began, Steps: []Step{
 			{Text: "install table inet fastpath: flowtable at ingress on eth0, lan1, 9 rules"},
@@ -167,6 +169,8 @@ func TestText(t *testing.T) {
 func TestJSON(t *testing.T) {
 	d := engineRouter()
 	d.Recommendations = []string{}
+	d.Mix = map[string]state.Mix{"lan2": {Kind: state.MixMany, Received: 9_300_000, Forwarded: 9_000_000, Local: 100_000, Packets: 12_000, Flows: 17}}
+	d.Multicast = map[string]string{"eth0": "group 232.0.0.1 is joined"}
 	got, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		t.Fatal(err)

@@ -76,12 +76,17 @@ type PortTraffic struct {
 type Delta struct {
 	Seconds float64
 	Slow    Volume
-	Known   Volume // of the flows that both samples show
-	Fresh   Volume // of the flows that only the later one shows, from their beginning
-	Counted bool   // there were flows, and their packets are counted
-	Ports   map[string]state.PortCounters
-	Engines map[string]state.EngineCounters // of the ports whose engine both samples show
-	Full    uint64                          // connections that found no room
+	Known   Volume   // of the flows that both samples show
+	Fresh   Volume   // of the flows that only the later one shows, from their beginning
+	Top     []Growth // of all these the ones that grew most
+	Counted bool     // there were flows, and their packets are counted
+	// Uncounted is the number of flows whose packets aren't.
+	Uncounted int
+	Stack     uint64 // bytes that IP received
+	Softirq   uint64 // clock ticks that the CPUs spent in softirqs
+	Ports     map[string]state.PortCounters
+	Engines   map[string]state.EngineCounters // of the ports whose engine both samples show
+	Full      uint64                          // connections that found no room
 }
 
 // Kernel is how many packets the kernel got from a port: see PortTraffic.
@@ -97,10 +102,11 @@ func (d Delta) Kernel(port string) uint64 {
 type Meter struct {
 	last  time.Time
 	prev  state.Counters
-	flows map[flowKey]Volume
+	flows map[flowKey][2]Volume // by direction
 	now   Traffic
 	ports map[string]PortTraffic
 	cpus  map[string]cpuTime
+	ticks uint64 // in softirqs, of all CPUs since the last sample
 }
 
 type flowKey struct {
@@ -127,11 +133,15 @@ func (m *Meter) Traffic() Traffic {
 // first one's Delta is zero.
 func (m *Meter) Add(now time.Time, c state.Counters, flows []state.Flow) Delta {
 	first := m.last.IsZero()
-	known, fresh, counted := m.countFlows(flows)
-	d := Delta{Counted: counted, Ports: map[string]state.PortCounters{}, Engines: map[string]state.EngineCounters{}}
+	d := m.countFlows(flows)
+	counted := d.Counted
+	if first {
+		d = Delta{Counted: counted, Uncounted: d.Uncounted}
+	}
+	d.Ports, d.Engines = map[string]state.PortCounters{}, map[string]state.EngineCounters{}
 	if !first {
-		d.Seconds = now.Sub(m.last).Seconds()
-		d.Known, d.Fresh = known, fresh
+		d.Stack = grown(m.prev.StackBytes, c.StackBytes)
+		d.Seconds, d.Softirq = now.Sub(m.last).Seconds(), m.ticks
 		d.Slow = Volume{grown(m.prev.SlowPackets, c.SlowPackets), grown(m.prev.SlowBytes, c.SlowBytes)}
 		for name, p := range c.Ports {
 			if before, ok := m.prev.Ports[name]; ok {
@@ -145,7 +155,7 @@ func (m *Meter) Add(now time.Time, c state.Counters, flows []state.Flow) Delta {
 		}
 		d.Full = grown(m.prev.EngineFull, c.EngineFull)
 	}
-	m.last, m.prev = now, c
+	m.last, m.prev, m.ticks = now, c, 0
 	m.now.Flows, m.now.Counted = len(flows), counted || len(flows) == 0
 	m.now.EngineFlows, m.now.EngineFull = c.EngineFlows, m.now.EngineFull+d.Full
 	m.addPorts(c, d)
@@ -157,25 +167,32 @@ func (m *Meter) Add(now time.Time, c state.Counters, flows []state.Flow) Delta {
 }
 
 // countFlows remembers the flows' counters and tells how they grew.
-func (m *Meter) countFlows(flows []state.Flow) (known, fresh Volume, counted bool) {
-	next := make(map[flowKey]Volume, len(flows))
-	for _, f := range flows {
+func (m *Meter) countFlows(flows []state.Flow) (d Delta) {
+	next := make(map[flowKey][2]Volume, len(flows))
+	var largest top
+	for i := range flows {
+		f := &flows[i]
 		if !f.Counted {
+			d.Uncounted++
 			continue
 		}
-		counted = true
+		d.Counted = true
 		key := flowKey{f.Proto, f.Orig.Src, f.Orig.Dst, f.Orig.SrcPort, f.Orig.DstPort}
-		v := Volume{f.Orig.Packets + f.Reply.Packets, f.Orig.Bytes + f.Reply.Bytes}
+		v := [2]Volume{{f.Orig.Packets, f.Orig.Bytes}, {f.Reply.Packets, f.Reply.Bytes}}
 		next[key] = v
+		g := Growth{Flow: f, Orig: v[0], Reply: v[1]}
 		// Fewer packets than before: another connection with the same tuple.
-		if before, ok := m.flows[key]; ok && before.Packets <= v.Packets {
-			known = known.plus(Volume{v.Packets - before.Packets, v.Bytes - min(before.Bytes, v.Bytes)})
+		before, ok := m.flows[key]
+		if ok && before[0].Packets <= v[0].Packets && before[1].Packets <= v[1].Packets {
+			g.Orig, g.Reply = v[0].minus(before[0]), v[1].minus(before[1])
+			d.Known = d.Known.plus(g.Orig).plus(g.Reply)
 		} else {
-			fresh = fresh.plus(v)
+			d.Fresh = d.Fresh.plus(g.Orig).plus(g.Reply)
 		}
+		largest.add(g)
 	}
-	m.flows = next
-	return known, fresh, counted
+	m.flows, d.Top = next, largest.list
+	return d
 }
 
 // addPorts makes everything anew: what Traffic gave away is read elsewhere.
