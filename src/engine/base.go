@@ -48,6 +48,7 @@ func (m *Manager) open(mark uint32) (*base, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
 	b.tasks.Go(func() { m.listen(ctx, b) })
+	b.sync.SetDrop(m.dropped)
 	b.tasks.Go(func() { b.tick(m.beat) })
 	return b, nil
 }

@@ -44,8 +44,9 @@ type Manager struct {
 	ports   []*port
 	base    *base // nil without ports
 	refused map[string]*refusal
-	own     map[uint32]bool   // ids of programs that are or were ours
-	path    string            // what carries flows without an engine, in words
+	own     map[uint32]bool // ids of programs that are or were ours
+	path    string          // what carries flows without an engine, in words
+	dropped []state.DropSet
 	trials  map[string]*trial // by kind of engine
 }
 

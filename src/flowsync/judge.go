@@ -69,6 +69,10 @@ func (s *Sync) resolveAll(list []*flow) ([]resolution, error) {
 	for {
 		rest := open[:0]
 		for _, i := range open {
+			if s.listed(&list[i].connection) {
+				results[i] = resolution{reason: listedReason}
+				continue
+			}
 			res, ready := s.r.resolve(&list[i].connection)
 			if !ready {
 				rest = append(rest, i)

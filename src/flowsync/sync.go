@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fastpath/src/packet"
+	"fastpath/src/state"
 )
 
 // Options are what New needs.
@@ -60,6 +61,7 @@ type Sync struct {
 	subscriptions []*subscription
 
 	table     table
+	dropped   []state.DropSet // see SetDrop
 	r         *resolver
 	unknown   []packet.Tuple  // connections to be read
 	urgent    []*flow         // to be judged first
