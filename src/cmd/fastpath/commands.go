@@ -130,6 +130,16 @@ file:line: reason; then notices: what is valid but probably not meant.
 
 Exit codes: 0 valid, 1 there are problems, 2 wrong use.
 Example:    fastpath check --config /tmp/new`},
+		{name: "report", short: "everything that a bug report needs", run: showReport, flags: flags(configFlag, runFlag), long: `
+Prints what router this is, its configuration, links, what the kernel can do,
+our tables, the plan, the daemon's status, and the end of its log. What can't
+be read, without root or without a daemon, is said in its place; nothing is
+changed. User names, passwords and keys are left out wherever they occur, of
+MACs the second half, of public IPv4 addresses too, of IPv6 addresses all
+but the first 32 bits. Sets of addresses are not printed.
+
+Exit codes: 0 done, 2 wrong use.
+Example:    fastpath report > report.txt`},
 		{name: "uci export", args: "FILE", short: "prints a UCI file as uci export does", run: uciExport, long: `
 Reads FILE strictly and prints it in canonical form.
 

@@ -56,6 +56,8 @@ func (c *call) serve(one *instance, k *kernel.Kernel, log *slog.Logger) error {
 	if err := unmarkConfigured(c.dirs()); err != nil {
 		log.Debug("what a daemon before may have left", "error", err) // the first look tells what is missing
 	}
+	var proven func()
+	r.passive, proven = newGuard(c.config).start(c.dirs(), log)
 	a = agent.New(agent.Options{
 		Kernel:   r,
 		Dirs:     c.dirs(),
@@ -78,7 +80,11 @@ func (c *call) serve(one *instance, k *kernel.Kernel, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.Run(ctx), server.Close())
+	err = a.Run(ctx)
+	if err == nil {
+		proven()
+	}
+	return errors.Join(err, server.Close())
 }
 
 // forward calls f at each signal sig, from now on.

@@ -66,13 +66,19 @@ func newProc(t *testing.T) *proc {
 		ip link add p1 type veth peer name q1
 		ip link set p0 up
 		ip link set p1 up`)
+	p.listen()
+	return p
+}
+
+// listen is what systemd does for a service.
+func (p *proc) listen() {
+	p.t.Helper()
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(p.run, "notify"), Net: "unixgram"})
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	p.manager = conn
-	t.Cleanup(func() { conn.Close() })
-	return p
+	p.t.Cleanup(func() { conn.Close() })
 }
 
 // start runs the daemon and waits until it is ready.

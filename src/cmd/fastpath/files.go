@@ -20,7 +20,8 @@ func check(c *call) int {
 	for _, n := range conf.Notices {
 		fmt.Fprintf(c.stdout, "notice: %s\n", n)
 	}
-	for _, n := range conf.NotYet() {
+	new(config.DropLists).Fill(&conf)
+	for _, n := range conf.DropProblems {
 		fmt.Fprintf(c.stdout, "notice: %s\n", n)
 	}
 	var problems config.Problems

@@ -18,7 +18,7 @@ import (
 const exitSteps = 2
 
 // plan prints the steps that run would take. What behaviour showed about
-// early_ingress, and which engines run, only the daemon knows: without it,
+// early_ingress, which engines run and what the traffic is, only the daemon knows: without it,
 // these would look like a difference, or the lack of them.
 func plan(c *call) int {
 	conf, err := config.Load(c.dirs())
@@ -37,11 +37,11 @@ func plan(c *call) int {
 	}
 	switch doc, err := status.AskDocument(c.runDir); {
 	case err == nil:
-		o.Hooks = doc.Early.Override(o.Hooks)
-		o.Engines, o.Refused = doc.Engines, doc.Refused
+		inform(&o, doc)
 	case !errors.Is(err, status.ErrNotRunning):
 		return c.fail("plan", err)
 	}
+	new(config.DropLists).Fill(&conf)
 	want, report := decide.Desired(conf, o)
 	steps := decide.Diff(want, o)
 	fmt.Fprintf(c.stderr, "hook %s: %s\n", report.Hook, report.HookReason)
@@ -56,6 +56,14 @@ func plan(c *call) int {
 		fmt.Fprintln(c.stdout, s)
 	}
 	return exitSteps
+}
+
+// inform adds to one look what only the daemon knows.
+func inform(o *state.Observed, doc status.Document) {
+	o.Hooks = doc.Early.Override(o.Hooks)
+	o.Engines, o.Refused = doc.Engines, doc.Refused
+	o.Mix, o.Multicast = doc.Mix, doc.Multicast
+	o.Passive = doc.Passive
 }
 
 // cleanup is for a router whose daemon is gone; one that runs would bring

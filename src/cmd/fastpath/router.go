@@ -21,6 +21,7 @@ type router struct {
 	*kernel.Kernel
 	engines *engine.Manager
 	dirs    config.Dirs // tell which bit of the ct mark is ours
+	passive string      // why nothing may be accelerated (see guard); "": it may
 	marks   []uint32    // bits that our rules may have set; the last one is in force
 }
 
@@ -32,6 +33,7 @@ func (r *router) Observe(q state.Query) (state.Observed, error) {
 	if err != nil {
 		return o, err
 	}
+	o.Passive = r.passive
 	return o, r.engines.Observe(&o)
 }
 
@@ -43,6 +45,10 @@ func (r *router) Apply(step state.Step) error {
 		return r.engines.Start(s.Port, s.Want)
 	case state.StopEngine:
 		return r.engines.Stop(s.Port)
+	case state.SetDrop:
+		r.engines.SetDrop(s.Drop.Sets)
+	case state.RemoveDrop:
+		r.engines.SetDrop(nil)
 	case state.ReplaceTable, state.DeleteTable:
 		return errors.Join(r.Kernel.Apply(step), r.judgeAgain())
 	}
