@@ -21,7 +21,7 @@ func TestControl(t *testing.T) {
 	t.Parallel() // beside TestEngines, as a VM uses one CPU
 	prog := daemon(t)
 	vm.EachKernel(t, func(t *testing.T, k vm.Kernel) {
-		vm.GoTest(t, config(t, k, prog), "./src/itest/control", ".", "-test.skip=^TestEngine")
+		vm.GoTest(t, config(t, k, prog), "./src/itest/control", ".", "-test.skip=^Test(Engine|Gap|Receive)")
 	})
 }
 
@@ -33,7 +33,7 @@ func TestEngines(t *testing.T) {
 	vm.EachKernel(t, func(t *testing.T, k vm.Kernel) {
 		cfg := config(t, k, prog)
 		cfg.VirtualTime = true
-		vm.GoTest(t, cfg, "./src/itest/control", "^TestEngine")
+		vm.GoTest(t, cfg, "./src/itest/control", "^Test(Engine|Gap|Receive)")
 	})
 }
 
@@ -70,6 +70,7 @@ func config(t *testing.T, k vm.Kernel, prog string) vm.Config {
 		t.Fatal(err)
 	}
 	cfg.Files["/usr/sbin/fastpath"] = prog
+	cfg.Programs = append(cfg.Programs, "tc")
 	cfg.Env = append(cfg.Env, "KERNEL="+k.Name)
 	cfg.Timeout = 20 * time.Minute
 	return cfg

@@ -32,6 +32,7 @@ func (r *router) configure(t *testing.T, e topo.Engine) {
 // portStatus is a port in the document.
 type portStatus struct {
 	Name         string `json:"name"`
+	HookReason   string `json:"hook_reason"`
 	Engine       string `json:"engine"`
 	EngineReason string `json:"engine_reason"`
 }

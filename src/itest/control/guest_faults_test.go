@@ -161,18 +161,28 @@ func (r *router) renameBack(t *testing.T, ports []string) {
 	}
 }
 
-// excludeOdd lets the rules name each dummy.
+// excludeOdd lets rules, a zone with a policy, and drop chains name each dummy.
 func (r *router) excludeOdd(t *testing.T, ports []string) {
 	t.Helper()
-	var b strings.Builder
+	var ours strings.Builder
+	zone := "\nconfig zone\n\toption name 'odd'\n"
 	for _, name := range ports[2:] {
 		quoted := "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
-		fmt.Fprintf(&b, "\nconfig port\n\toption device %s\n\toption engine 'none'\n", quoted)
+		fmt.Fprintf(&ours, "\nconfig port\n\toption device %s\n\toption engine 'none'\n", quoted)
+		zone += "\tlist device " + quoted + "\n"
 	}
-	path := filepath.Join(r.config(), "fastpath")
+	ours.WriteString("\nconfig policy 'odd'\n\toption action 'bypass'\n\tlist src 'odd'\n\nconfig drop 'oddly'\n\tlist source '198.51.100.99'\n")
+	r.append(t, "fastpath", ours.String())
+	r.append(t, "firewall", zone)
+}
+
+// append adds text to one of the router's files.
+func (r *router) append(t *testing.T, file, more string) {
+	t.Helper()
+	path := filepath.Join(r.config(), file)
 	text, err := os.ReadFile(path)
 	if err == nil {
-		err = os.WriteFile(path, append(text, b.String()...), 0o600)
+		err = os.WriteFile(path, append(text, more...), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"fastpath/src/itest/topo"
 )
 
-// 200 events of a link that change nothing cost no step, and no flow leaves the
+// 200 events of links and addresses that change nothing cost no step, and no flow leaves the
 // fast path because of us. (Because of the kernel some do: at an event of a link
 // it looks routes up anew. So the same storm comes first while we stand still.)
 func TestStorm(t *testing.T) {
@@ -71,7 +71,8 @@ func (r *router) storm(t *testing.T) int64 {
 		defer close(done)
 		for i := range 50 {
 			cmd := r.Router.Command("ip", "-batch", "-")
-			cmd.Stdin = strings.NewReader(strings.Repeat(fmt.Sprintf("link set storm alias a%d\nlink set storm alias b%[1]d\n", i), 2))
+			cmd.Stdin = strings.NewReader(fmt.Sprintf(
+				"link set storm alias a%d\nlink set storm alias b%[1]d\naddr add 10.99.0.%[1]d/32 dev storm\naddr del 10.99.0.%[1]d/32 dev storm\n", i))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("storm: %v: %s", err, out)
 				return

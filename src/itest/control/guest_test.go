@@ -14,50 +14,6 @@ import (
 	"fastpath/src/itest/topo"
 )
 
-// lowest are the devices that a variant's flowtable has to list: the only set
-// that takes both directions on every kernel.
-func lowest(v topo.Variant) []string {
-	if v.Bridge {
-		return []string{"lan1", "lan2", "wan"}
-	}
-	return []string{"lan1", "wan"}
-}
-
-// Each stacking is accelerated in both directions, in both families, for TCP
-// and UDP, and once it is installed there is nothing left to do.
-func TestDeviceSets(t *testing.T) {
-	for _, v := range topo.Variants {
-		t.Run(v.Name, func(t *testing.T) {
-			r := build(t, v)
-			r.start(t)
-			r.want(t, lowest(v)...)
-			wantHook(t, r)
-			r.settled(t)
-			for _, addr := range []string{topo.Serverv4, topo.Serverv6} {
-				for _, udp := range []bool{false, true} {
-					for _, up := range []bool{true, false} {
-						r.accelerated(t, r.transfer(addr, udp, up, 2_000_000))
-					}
-				}
-			}
-			r.settled(t)
-		})
-	}
-}
-
-// wantHook checks that the hook is the earliest that this kernel has, with a reason.
-func wantHook(t *testing.T, r *router) {
-	t.Helper()
-	s := r.status(t).Report
-	want := "ingress"
-	if early() {
-		want = "early_ingress"
-	}
-	if s.Hook != want || s.HookReason == "" {
-		t.Errorf("hook %q, reason %q; want %s with a reason", s.Hook, s.HookReason, want)
-	}
-}
-
 // A port that goes and comes is taken out and put in without the others' flows
 // leaving the fast path or losing a packet.
 func TestPortGoesAndComes(t *testing.T) {

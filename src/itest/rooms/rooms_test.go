@@ -12,7 +12,7 @@ import (
 
 // programs are what these tests call.
 func programs() []string {
-	return []string{"busybox", "sh", "ip", "nft", "ethtool", "conntrack", "pppd"}
+	return []string{"busybox", "sh", "ip", "tc", "nft", "ethtool", "conntrack", "pppd"}
 }
 
 // The tests of src/kernel that need a flowtable: trial, round trip, a device

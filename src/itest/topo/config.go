@@ -31,12 +31,25 @@ type Engine struct {
 func (v Variant) render(name string, e Engine) (string, error) {
 	var b strings.Builder
 	err := templates.ExecuteTemplate(&b, name, map[string]any{
-		"LAN": v.LAN(), "WAN": v.WAN(), "Lower": v.Lower(), "Tunnel": v.Tunnel(),
-		"Bridge": v.Bridge, "VLAN": v.VLAN, "PPPoE": v.PPPoE, "MTU": tunnelMTU, "Engine": e,
-		"RouterLANv4": RouterLANv4, "RouterLANv6": RouterLANv6, "RouterWANv4": RouterWANv4, "RouterWANv6": RouterWANv6,
-		"ProviderWANv4": ProviderWANv4, "ProviderWANv6": ProviderWANv6, "User": user, "Password": password,
+		"V": v, "Locals": v.locals(), "WAN": v.WAN(), "Lower": v.Lower(), "Tunnel": v.Tunnel(), "MTU": v.tunnelMTU(), "Engine": e,
+		"RouterWANv4": RouterWANv4, "RouterWANv6": RouterWANv6, "ProviderWANv4": ProviderWANv4, "ProviderWANv6": ProviderWANv6,
+		"RouterWAN2v4": RouterWAN2v4, "RouterWAN2v6": RouterWAN2v6, "ProviderWAN2v4": ProviderWAN2v4, "ProviderWAN2v6": ProviderWAN2v6,
+		"RouterTunnelv4": RouterTunnelv4, "Metric": metric, "Metric2": 2 * metric, "User": user, "Password": password,
 	})
 	return b.String(), err
+}
+
+// locals are the networks behind NAT, LAN first, for the templates.
+func (v Variant) locals() []map[string]string {
+	all := []network{v.lan()}
+	if w, ok := v.guests(); ok {
+		all = append(all, w)
+	}
+	var out []map[string]string
+	for _, w := range all {
+		out = append(out, map[string]string{"Name": w.name, "Device": w.device, "V4": w.v4(1), "V6": w.v6(1)})
+	}
+	return out
 }
 
 // Ruleset is the firewall, for nft -f.

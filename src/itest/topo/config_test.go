@@ -12,10 +12,13 @@ import (
 	"fastpath/src/uci"
 )
 
+// all are all variants.
+var all = append(slices.Clone(Variants), DSLite, PPPoEQinQ, IPIP, SixInSix, IPIPPPPoE)
+
 // What WriteConfig writes is valid UCI, strictly read, has no problem for
 // fastpath, and names the devices that the variant has.
 func TestWriteConfig(t *testing.T) {
-	for _, v := range append(Variants, DSLite) {
+	for _, v := range all {
 		dir := t.TempDir()
 		if err := v.WriteConfig(dir, Engine{}); err != nil {
 			t.Fatal(err)
@@ -33,7 +36,7 @@ func TestWriteConfig(t *testing.T) {
 		for _, i := range c.Interfaces {
 			l3[i.Name] = i.L3Device()
 		}
-		if !c.Main.Enabled || l3["lan"] != v.LAN() || l3["wan"] != v.WAN() || len(c.Zones) != 2 {
+		if !c.Main.Enabled || l3["lan"] != v.LAN() || l3["wan"] != v.WAN() || len(c.Zones) != 1+len(v.locals()) {
 			t.Errorf("%s: enabled %v, l3 devices %v, zones %v", v.Name, c.Main.Enabled, l3, c.Zones)
 		}
 	}
@@ -64,7 +67,7 @@ func TestWriteEngine(t *testing.T) {
 // nft takes the rules, and they name the variant's devices and no others.
 func TestRuleset(t *testing.T) {
 	n := testkit.NewNetns(t, "rules")
-	for _, v := range append(Variants, DSLite) {
+	for _, v := range all {
 		rules, err := v.Ruleset()
 		if err != nil {
 			t.Fatal(err)
@@ -72,8 +75,14 @@ func TestRuleset(t *testing.T) {
 		if _, err := n.Sh("nft --check -f - <<'END'\n" + rules + "END\n"); err != nil {
 			t.Errorf("%s: %v", v.Name, err)
 		}
-		for _, device := range []string{"br-lan", "lan1", "wan", "wan.35", "pppoe-wan", "ds-dslite"} {
-			want := slices.Contains([]string{v.LAN(), v.WAN(), v.Tunnel()}, device)
+		guests, _ := v.guests()
+		named := []string{v.LAN(), v.WAN(), v.Tunnel(), guests.device}
+		if v.SecondWAN {
+			named = append(named, "wan2")
+		}
+		for _, device := range []string{"br-lan", "br-lan.1", "br-lan.7", "docker0", "lan1", "wan", "wan2", "wan.35",
+			"wan.100.35", "pppoe-wan", "ds-dslite", "ipip-tunnel", "tunnel"} {
+			want := slices.Contains(named, device)
 			if got := strings.Contains(rules, `"`+device+`"`); got != want {
 				t.Errorf("%s: the rules name %s: %v, want %v", v.Name, device, got, want)
 			}

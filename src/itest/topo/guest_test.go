@@ -75,11 +75,11 @@ func tunnelBytes(t *testing.T, n *topo.Net) (sum int64) {
 	return sum
 }
 
-// In each variant, both directions of TCP and UDP carry every byte, in both
+// In the variants that the others are made of, both directions of TCP and UDP carry every byte, in both
 // address families, and the kernel can accelerate them: the topology hides
 // nothing from a flowtable. veth is tried with the least and the most above it.
 func TestFlowtable(t *testing.T) {
-	for _, v := range topo.Variants {
+	for _, v := range []topo.Variant{topo.Plain, topo.Bridge, topo.VLAN, topo.PPPoE, topo.PPPoEVLAN} {
 		t.Run(fmt.Sprintf("%s/%s", topo.Virtio, v.Name), func(t *testing.T) { variant(t, v, topo.Virtio) })
 	}
 	for _, v := range []topo.Variant{topo.Plain, topo.PPPoEVLAN} {

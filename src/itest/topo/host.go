@@ -22,6 +22,6 @@ func VM(k vm.Kernel, dir string) (vm.Config, error) {
 		Kernel:   k,
 		NICs:     hubs,
 		Files:    map[string]string{kpppd: prog},
-		Programs: []string{"busybox", "sh", "ip", "nft", "ethtool", "pppd", "pppoe-server"},
+		Programs: []string{"busybox", "sh", "ip", "bridge", "nft", "ethtool", "pppd", "pppoe-server"},
 	}, nil
 }

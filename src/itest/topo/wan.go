@@ -22,34 +22,62 @@ func (n *Net) startWAN() error {
 	if err := errors.Join(startEthernet(n.Provider, "line", v), startEthernet(n.Router, "wan", v)); err != nil {
 		return err
 	}
+	var err error
 	switch {
 	case v.PPPoE:
-		return n.startSession()
+		err = n.startSession()
 	case v.DSLite:
-		return n.startTunnel()
+		return n.startDSLite()
+	default:
+		err = n.startStatic()
 	}
-	return errors.Join(
-		ip(n.Provider,
-			"addr add "+ProviderWANv4+"/24 dev "+v.line(), "addr add "+ProviderWANv6+"/64 dev "+v.line()+" nodad",
-			"route add "+LANPrefixv6+" via "+RouterWANv6),
-		n.Address())
+	if err == nil && v.SecondWAN {
+		err = n.startSecond()
+	}
+	if err == nil && v.Mode != "" {
+		err = n.startTunnel()
+	}
+	return err
+}
+
+func (n *Net) startStatic() error {
+	line := n.Variant.line()
+	err := ip(n.Provider, "addr add "+ProviderWANv4+"/24 dev "+line, "addr add "+ProviderWANv6+"/64 dev "+line+" nodad")
+	return errors.Join(err, n.routeBack("via "+RouterWANv6), n.Address())
+}
+
+// routeBack gives the provider its routes to the router's networks.
+func (n *Net) routeBack(by string) error {
+	var errs []error
+	for _, prefix := range n.Variant.prefixes() {
+		errs = append(errs, ip(n.Provider, "route replace "+prefix+" "+by))
+	}
+	return errors.Join(errs...)
 }
 
 // Address gives the router's static WAN what it lacks of its addresses and
 // routes, as netifd does when the device has come back.
 func (n *Net) Address() error {
-	wan := n.Variant.Lower()
+	wan, last := n.Variant.Lower(), ""
+	if n.Variant.SecondWAN {
+		last = fmt.Sprintf(" metric %d", metric)
+	}
 	return ip(n.Router,
 		"addr replace "+RouterWANv4+"/24 dev "+wan, "addr replace "+RouterWANv6+"/64 dev "+wan+" nodad",
-		"route replace default via "+ProviderWANv4, "route replace default via "+ProviderWANv6)
+		"route replace default via "+ProviderWANv4+last, "route replace default via "+ProviderWANv6+last)
 }
 
 func startEthernet(ns *testkit.Netns, device string, v Variant) error {
 	commands := []string{"link set " + device + " up"}
-	if v.VLAN != 0 {
+	for _, tag := range v.tags() {
+		proto, upper := "802.1q", fmt.Sprintf("%s.%d", device, tag)
+		if tag == v.Service {
+			proto = "802.1ad"
+		}
 		commands = append(commands,
-			fmt.Sprintf("link add link %s name %s type vlan id %d", device, v.tagged(device), v.VLAN),
-			"link set "+v.tagged(device)+" up")
+			fmt.Sprintf("link add link %s name %s type vlan proto %s id %d", device, upper, proto, tag),
+			"link set "+upper+" up")
+		device = upper
 	}
 	return ip(ns, commands...)
 }
@@ -111,7 +139,7 @@ func (n *Net) dial() (err error) {
 			err, logOf("pppd"), logOf("pppoe-server"), logOf("kpppd"))
 	}
 	return errors.Join(
-		ip(n.Provider, "route add "+LANPrefixv6+" dev "+v.peer()),
+		n.routeBack("dev "+v.peer()),
 		ip(n.Router, "route add default dev "+v.WAN(), "route add ::/0 dev "+v.WAN()))
 }
 

@@ -32,7 +32,7 @@ func (w Wires) String() string {
 }
 
 // hubs is the hub of each of the VM's NICs: two NICs a cable.
-var hubs = []int{0, 0, 1, 1, 2, 2}
+var hubs = []int{0, 0, 1, 1, 2, 2, 3, 3}
 
 // plugAt is one end of a cable; the i-th end is the VM's i-th NIC.
 type plugAt struct {
@@ -42,11 +42,15 @@ type plugAt struct {
 
 // ends are both ends of each cable, the router's second.
 func (n *Net) ends() []plugAt {
-	return []plugAt{
+	all := []plugAt{
 		{n.Host1, "eth0"}, {n.Router, "lan1"},
 		{n.Host2, "eth0"}, {n.Router, "lan2"},
 		{n.Provider, "line"}, {n.Router, "wan"},
 	}
+	if n.Variant.SecondWAN {
+		all = append(all, plugAt{n.Provider, secondPeer}, plugAt{n.Router, second})
+	}
+	return all
 }
 
 // cables calls f for each cable in use; a and b count the VM's NICs.

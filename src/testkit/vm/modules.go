@@ -20,7 +20,9 @@ import (
 func DefaultModules() []string {
 	return []string{
 		"crc32c_generic", "virtio_pci", "virtio_net", "virtio_rng",
-		"veth", "dummy", "bridge", "8021q", "pppoe", "tun", "ip6_tunnel", "sch_fq_codel",
+		"veth", "dummy", "bridge", "8021q", "pppoe", "tun", "ipip", "ip6_tunnel",
+		"sch_fq_codel", "sch_cake", "sch_htb", "sch_fq", "sch_prio", "sch_ingress", "ifb",
+		"cls_matchall", "act_mirred", "act_gact", "act_ctinfo",
 		"nf_tables", "nft_chain_nat", "nft_ct", "nft_nat", "nft_masq", "nft_limit", "nft_log",
 		"nft_reject_inet", "nft_fib_inet", "nft_fib_netdev", "nft_flow_offload", "nf_flow_table_inet",
 		"nf_conntrack_netlink", "nfnetlink_hook",

@@ -105,6 +105,13 @@ func (r *Streaming) End() (up, down Seen, err error) {
 	return r.Up.seen(), r.Down.seen(), errors.Join(r.errs...)
 }
 
+// Seen is what was carried since Begin; a gap that is still open counts.
+func (d *Direction) Seen() Seen {
+	d.m.mu.Lock()
+	defer d.m.mu.Unlock()
+	return Seen{Received: d.m.received, Gap: max(d.m.gap, time.Since(d.m.last))}
+}
+
 func (d *Direction) seen() Seen {
 	result := d.m.result(0)
 	return Seen{Received: result.Received, Gap: result.Gap}
