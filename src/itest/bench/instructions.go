@@ -32,7 +32,8 @@ func countInstructions(ctx context.Context, dir string) ([]icount.Cost, error) {
 	if err := vm.GoBuild(program, "./src/cmd/fastpath"); err != nil {
 		return nil, err
 	}
-	return icount.Run(ctx, k, program, instructionPaths, io.Discard)
+	counted, err := icount.Run(ctx, k, program, 1, instructionPaths, io.Discard)
+	return counted.Costs, err
 }
 
 // instructionVerdict is none if one of the two wasn't counted.

@@ -4,12 +4,11 @@ package icount
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -23,7 +22,11 @@ const burst = 64
 const size = 128
 
 // generator is host1 on one wire and the provider on the other.
-type generator struct{ lan, wan wire }
+type generator struct {
+	lan, wan wire
+	flows    int
+	answered map[uint16]int // by the port that NAT gave the flow
+}
 
 // wire is a NIC of the VM, as vm.Config.Sockets has it.
 type wire struct {
@@ -46,9 +49,12 @@ func (w *wire) close() {
 	}
 }
 
-func (w *wire) send(frame []byte, times int) error {
-	one := append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)
-	_, err := w.conn.Write(bytes.Repeat(one, times))
+func (w *wire) send(frames ...[]byte) error {
+	var all []byte
+	for _, f := range frames {
+		all = append(binary.BigEndian.AppendUint32(all, uint32(len(f))), f...)
+	}
+	_, err := w.conn.Write(all)
 	return err
 }
 
@@ -63,8 +69,8 @@ func (w *wire) receive() (frame []byte, err error) {
 }
 
 // listen makes the sockets that the VM connects to.
-func listen(lan, wan string) (g *generator, err error) {
-	g = &generator{}
+func listen(lan, wan string, flows int) (g *generator, err error) {
+	g = &generator{flows: flows, answered: map[uint16]int{}}
 	if g.lan.listener, err = net.Listen("unix", lan); err != nil {
 		return nil, err
 	}
@@ -80,7 +86,7 @@ func (g *generator) close() {
 }
 
 // run sends a burst from the LAN, waits until all of it has come out at the WAN,
-// lets the provider answer the last packet, and so on until the VM ends. Where
+// lets the provider answer one packet, and so on until the VM ends. Where
 // packets don't come, because the router isn't ready or lost one, it goes on.
 func (g *generator) run() error {
 	if err := errors.Join(g.lan.accept(), g.wan.accept()); err != nil {
@@ -100,17 +106,17 @@ func (g *generator) run() error {
 			}
 		}
 	}()
-	up, err := frame(lanMAC, hostMAC, topo.Host1v4, topo.Serverv4, hostPort, serverPort)
+	up, err := g.burst()
 	for err == nil {
-		if err = g.lan.send(up, burst); err != nil {
+		if err = g.lan.send(up...); err != nil {
 			break
 		}
-		last, open := collect(came)
+		ports, open := collect(came)
 		if !open {
 			break
 		}
-		if last != nil {
-			err = g.answer(last)
+		if len(ports) > 0 {
+			err = g.answer(ports)
 		}
 	}
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
@@ -119,22 +125,35 @@ func (g *generator) run() error {
 	return err
 }
 
-// answer sends a packet back to where NAT has put its sender.
-func (g *generator) answer(packet []byte) error {
-	port := binary.BigEndian.Uint16(packet[34:]) // UDP's source
+// burst is what the host sends: the flows' packets in turn.
+func (g *generator) burst() (frames [][]byte, err error) {
+	for i := range burst {
+		f, err := frame(lanMAC, hostMAC, topo.Host1v4, topo.Serverv4, hostPort+uint16(i%g.flows), serverPort)
+		if err != nil {
+			return nil, err
+		}
+		frames = append(frames, f)
+	}
+	return frames, nil
+}
+
+// answer sends one packet back, to the flow among those that had the fewest.
+func (g *generator) answer(ports []uint16) error {
+	port := slices.MinFunc(ports, func(a, b uint16) int { return g.answered[a] - g.answered[b] })
+	g.answered[port]++
 	down, err := frame(wanMAC, providerMAC, topo.Serverv4, topo.RouterWANv4, serverPort, port)
 	if err != nil {
 		return err
 	}
-	return g.wan.send(down, 1)
+	return g.wan.send(down)
 }
 
 // patience is how long a burst may take; the VM's CPU is emulated.
 const patience = 5 * time.Second
 
-// collect takes a burst's packets and returns the last, or nil if none came;
-// open is whether more can come.
-func collect(came <-chan []byte) (last []byte, open bool) {
+// collect takes a burst's packets and returns the ports that NAT gave them; open
+// is whether more can come.
+func collect(came <-chan []byte) (ports []uint16, open bool) {
 	late := time.After(patience)
 	for range burst {
 		select {
@@ -142,43 +161,10 @@ func collect(came <-chan []byte) (last []byte, open bool) {
 			if !ok {
 				return nil, false
 			}
-			last = f
+			ports = append(ports, binary.BigEndian.Uint16(f[34:])) // UDP's source
 		case <-late:
-			return last, true
+			return ports, true
 		}
 	}
-	return last, true
-}
-
-// frame is UDP over IPv4 with size bytes and without a UDP checksum.
-func frame(dstMAC, srcMAC, src, dst string, sport, dport uint16) ([]byte, error) {
-	f := make([]byte, size)
-	to, err := net.ParseMAC(dstMAC)
-	if err != nil {
-		return nil, err
-	}
-	from, err := net.ParseMAC(srcMAC)
-	if err != nil {
-		return nil, err
-	}
-	copy(f, to)
-	copy(f[6:], from)
-	binary.BigEndian.PutUint16(f[12:], 0x0800)
-	ip := f[14:]
-	ip[0], ip[8], ip[9] = 0x45, 64, 17
-	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
-	copy(ip[12:16], net.ParseIP(src).To4())
-	copy(ip[16:20], net.ParseIP(dst).To4())
-	var sum uint32
-	for i := 0; i < 20; i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(ip[i:]))
-	}
-	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum+sum>>16))
-	binary.BigEndian.PutUint16(ip[20:], sport)
-	binary.BigEndian.PutUint16(ip[22:], dport)
-	binary.BigEndian.PutUint16(ip[24:], uint16(len(ip)-20))
-	if len(f) != size {
-		return nil, fmt.Errorf("a frame of %d bytes", len(f))
-	}
-	return f, nil
+	return ports, true
 }

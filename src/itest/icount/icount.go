@@ -9,6 +9,7 @@ package icount
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,23 +17,36 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
-	"fastpath/src/itest/topo"
 	"fastpath/src/testkit/vm"
 )
 
 // Cost is what one way through the router costs.
 type Cost struct {
-	Path         string  `json:"path"`         // slow path, xdp, afxdp, afxdp zero copy
+	Path         string  `json:"path"`         // a Path's name
+	Flows        int     `json:"flows"`        // that take turns, packet by packet
 	Instructions float64 `json:"instructions"` // per packet
 	Packets      int64   `json:"packets"`      // that were counted
 	Interrupts   int64   `json:"interrupts"`   // of both NICs meanwhile
+	Slow         float64 `json:"slow_path"`    // share of packets that the kernel forwarded by the slow path
 }
 
-// SlowPath is the Path of the kernel alone, with NAT.
-const SlowPath = "slow path"
+// Absent is a way that this kernel doesn't have.
+type Absent struct {
+	Path  string `json:"path"`
+	Flows int    `json:"flows"`
+	Why   string `json:"why"` // as the daemon gives it
+}
+
+// Counted is what one run gives, and each line of JSON that the VM says is a part of it.
+type Counted struct {
+	Kernel string   `json:"kernel,omitempty"` // uname -r
+	Costs  []Cost   `json:"instructions,omitempty"`
+	Absent []Absent `json:"absent,omitempty"`
+}
 
 // Ends of the wires. The guest knows them too.
 const (
@@ -42,64 +56,52 @@ const (
 
 var lanMAC, wanMAC = vm.NICAddr(0), vm.NICAddr(1)
 
-// Run measures each of the paths (as in Cost.Path) on the kernel with the
-// program fastpath (amd64). What the VM says goes to log.
-func Run(ctx context.Context, k vm.Kernel, fastpath string, paths []string, log io.Writer) ([]Cost, error) {
+// Run measures each of the paths, by their names, on the kernel with the program
+// fastpath (amd64) and so many flows. What the VM says goes to log.
+func Run(ctx context.Context, k vm.Kernel, fastpath string, flows int, names []string, log io.Writer) (c Counted, err error) {
 	dir, err := os.MkdirTemp("", "icount-")
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	defer os.RemoveAll(dir)
 	guest := filepath.Join(dir, "guest")
 	if err := vm.GoBuild(guest, "./src/itest/icount/guest"); err != nil {
-		return nil, err
+		return c, err
 	}
 	lan, wan := filepath.Join(dir, "lan"), filepath.Join(dir, "wan")
-	g, err := listen(lan, wan)
+	g, err := listen(lan, wan, flows)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	var done sync.WaitGroup
 	var generated error
 	done.Go(func() { generated = g.run() })
 	out := &collector{log: log}
 	status, err := vm.Run(ctx, vm.Config{
-		Kernel: k, Sockets: []string{lan, wan}, VirtualTime: true, Timeout: 20 * time.Minute,
+		Kernel: k, Sockets: []string{lan, wan}, VirtualTime: true, Timeout: 30 * time.Minute,
 		Files:    map[string]string{"/job/guest": guest, "/usr/sbin/fastpath": fastpath},
 		Programs: []string{"busybox", "sh", "ip", "nft", "ethtool"},
-		Args:     append([]string{"/job/guest", hostMAC, providerMAC}, paths...),
+		Args:     append([]string{"/job/guest", hostMAC, providerMAC, strconv.Itoa(flows)}, names...),
 	}, out)
 	g.close()
 	done.Wait()
 	if err == nil && status != 0 {
 		err = fmt.Errorf("the VM's program ended with status %d", status)
 	}
-	return out.costs, errors.Join(err, generated)
+	return out.Counted, errors.Join(err, generated)
 }
 
-// collector takes the Costs out of what the VM says, which are lines of JSON.
+// collector puts what the VM says together.
 type collector struct {
-	log   io.Writer
-	costs []Cost
+	log io.Writer
+	Counted
 }
 
 func (c *collector) Write(line []byte) (int, error) {
-	var cost Cost
-	if bytes.HasPrefix(line, []byte("{")) && json.Unmarshal(line, &cost) == nil {
-		c.costs = append(c.costs, cost)
+	var said Counted
+	if bytes.HasPrefix(line, []byte("{")) && json.Unmarshal(line, &said) == nil {
+		c.Kernel = cmp.Or(c.Kernel, said.Kernel)
+		c.Costs, c.Absent = append(c.Costs, said.Costs...), append(c.Absent, said.Absent...)
 	}
 	return c.log.Write(line)
-}
-
-// engines are the paths of engines, and what the configuration asks for.
-var engines = map[string]topo.Engine{
-	"xdp":             {Kind: "xdp", Force: true},
-	"afxdp":           {Kind: "afxdp", Force: true},
-	"afxdp zero copy": {Kind: "afxdp", ZeroCopy: true, Force: true},
-}
-
-// EngineOf is what the router's configuration asks for to make packets go by path.
-func EngineOf(path string) (e topo.Engine, ok bool) {
-	e, ok = engines[path]
-	return e, ok || path == SlowPath
 }

@@ -21,12 +21,13 @@ func TestInstructions(t *testing.T) {
 	if err := vm.GoBuild(prog, "./src/cmd/fastpath"); err != nil {
 		t.Fatal(err)
 	}
-	costs, err := icount.Run(t.Context(), k, prog, []string{icount.SlowPath, "afxdp zero copy", "xdp"}, t.Output())
+	counted, err := icount.Run(t.Context(), k, prog, 1, []string{icount.SlowPath, "afxdp zero copy", "xdp"}, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
+	costs := counted.Costs
 	if len(costs) != 3 {
-		t.Fatalf("costs %+v", costs)
+		t.Fatalf("counted %+v", counted)
 	}
 	for _, c := range costs {
 		t.Logf("%-16s %5.0f instructions a packet, %.2f of the slow path; %.0f packets an interrupt",

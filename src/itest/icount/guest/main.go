@@ -14,12 +14,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"fastpath/src/itest/icount"
 	"fastpath/src/itest/topo"
-	"fastpath/src/state"
 )
 
 // Of so many windows with so many packets each the median counts: what a busy
@@ -30,13 +28,17 @@ const (
 )
 
 func main() {
-	if err := run(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
+	if err := run(os.Args[1], os.Args[2], os.Args[3], os.Args[4:]); err != nil {
 		fmt.Println("guest:", err)
 		os.Exit(1)
 	}
 }
 
-func run(hostMAC, providerMAC string, paths []string) error {
+func run(hostMAC, providerMAC, flows string, paths []string) error {
+	n, err := strconv.Atoi(flows)
+	if err != nil {
+		return err
+	}
 	s, err := startSoaker()
 	if err != nil {
 		return err
@@ -44,17 +46,27 @@ func run(hostMAC, providerMAC string, paths []string) error {
 	if err := setUp(hostMAC, providerMAC); err != nil {
 		return err
 	}
-	for _, path := range paths {
-		e, ok := icount.EngineOf(path)
-		if !ok {
-			return fmt.Errorf("no path %q", path)
-		}
-		cost, err := measure(s, path, e)
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return err
+	}
+	say := json.NewEncoder(os.Stdout).Encode
+	if err := say(icount.Counted{Kernel: strings.TrimSpace(string(release))}); err != nil {
+		return err
+	}
+	for _, name := range paths {
+		p, err := icount.PathOf(name)
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		if err := json.NewEncoder(os.Stdout).Encode(cost); err != nil {
 			return err
+		}
+		cost, err := measure(s, p, n)
+		said := icount.Counted{Costs: []icount.Cost{cost}}
+		var why absent
+		if errors.As(err, &why) {
+			said, err = icount.Counted{Absent: []icount.Absent{{Path: name, Flows: n, Why: why.reason}}}, nil
+		}
+		if err := errors.Join(err, say(said)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
@@ -88,10 +100,13 @@ func sh(script string) error {
 	return nil
 }
 
-// measure brings the flow onto the path and counts.
-func measure(s *soaker, path string, e topo.Engine) (c icount.Cost, err error) {
-	if e.Kind != "" {
-		stop, err := start(e)
+// measure brings the flows onto the path and counts.
+func measure(s *soaker, p icount.Path, flows int) (c icount.Cost, err error) {
+	if err := os.WriteFile("/proc/sys/net/core/gro_normal_batch", []byte(strconv.Itoa(p.Lists)), 0); err != nil {
+		return c, err
+	}
+	if p.Engine != "" {
+		stop, err := start(p, flows)
 		if err != nil {
 			return c, err
 		}
@@ -105,71 +120,41 @@ func measure(s *soaker, path string, e topo.Engine) (c icount.Cost, err error) {
 	defer s.end()
 	var all []icount.Cost
 	for range windows {
-		all = append(all, s.window(path))
-	}
-	if e.Kind != "" && !carried(e.Kind) {
-		return c, errors.New("the engine doesn't have the flow any more")
+		all = append(all, s.window())
 	}
 	slices.SortFunc(all, func(a, b icount.Cost) int { return cmp.Compare(a.Instructions, b.Instructions) })
-	return all[windows/2], nil
+	c = all[windows/2]
+	c.Path, c.Flows = p.Name, flows
+	if fast := p.Engine != ""; fast && c.Slow > most || !fast && c.Slow < 1-most {
+		return c, fmt.Errorf("%.1f %% of the packets took the slow path", 100*c.Slow)
+	}
+	return c, nil
 }
 
+// most is the share of packets that may go another way than the path's.
+const most = 0.01
+
 // window counts once.
-func (s *soaker) window(path string) icount.Cost {
+func (s *soaker) window() icount.Cost {
 	from, start := look(), s.now()
 	for look().packets < from.packets+counted {
 		pause()
 	}
 	to, end := look(), s.now()
 	n := to.packets - from.packets
-	return icount.Cost{Path: path, Instructions: s.busy(start, end) / float64(n), Packets: n,
-		Interrupts: to.interrupts - from.interrupts}
-}
-
-// start runs the daemon until the engine has the flow.
-func start(e topo.Engine) (stop func() error, err error) {
-	if err := topo.Plain.WriteConfig("/etc/config", e); err != nil {
-		return nil, err
-	}
-	cmd := exec.Command("fastpath", "run")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	stop = func() error {
-		return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
-	}
-	if err := wait("the engine", func() bool { return carried(e.Kind) }); err != nil {
-		out, _ := exec.Command("fastpath", "status").CombinedOutput()
-		return nil, errors.Join(fmt.Errorf("%w; status: %s", err, out), stop())
-	}
-	return stop, nil
-}
-
-// carried says whether an engine of that kind has the one flow.
-func carried(kind string) bool {
-	out, err := exec.Command("fastpath", "flows", "--json").Output()
-	var list struct{ Flows []state.Flow }
-	return err == nil && json.Unmarshal(out, &list) == nil && len(list.Flows) == 1 && list.Flows[0].Engine == kind
-}
-
-func wait(what string, ok func() bool) error {
-	for range 600 {
-		if ok() {
-			return nil
-		}
-		time.Sleep(time.Second)
-	}
-	return fmt.Errorf("not within ten minutes: %s", what)
+	return icount.Cost{Instructions: s.busy(start, end) / float64(n), Packets: n,
+		Interrupts: to.interrupts - from.interrupts, Slow: float64(to.slow-from.slow) / float64(n)}
 }
 
 // reading is the state of the VM at some time.
 type reading struct {
 	packets, interrupts int64
+	slow                int64 // packets that the kernel forwarded by the slow path: flowtables and engines don't count here
 }
 
 func look() (r reading) {
 	r.packets = number("/sys/class/net/lan1/statistics/rx_packets") + number("/sys/class/net/wan/statistics/rx_packets")
+	r.slow = forwarded()
 	text, _ := os.ReadFile("/proc/interrupts")
 	for _, line := range strings.Split(string(text), "\n") {
 		if f := strings.Fields(line); len(f) > 2 && strings.Contains(line, "-input.") {
@@ -178,6 +163,25 @@ func look() (r reading) {
 		}
 	}
 	return r
+}
+
+// forwarded is the kernel's counter of IPv4 packets forwarded (RFC 4293
+// ipSystemStatsOutForwDatagrams).
+func forwarded() int64 {
+	text, _ := os.ReadFile("/proc/net/snmp")
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] != "Ip:" {
+			continue
+		}
+		if i := slices.Index(names, "ForwDatagrams"); i >= 0 {
+			n, _ := strconv.ParseInt(f[i], 10, 64)
+			return n
+		}
+		names = f
+	}
+	return 0
 }
 
 // pause is the time between two looks at the counters.
