@@ -11,11 +11,11 @@ import (
 )
 
 // counterTable counts what the kernel forwards by the slow path, before any
-// other rule of hook forward sees it.
+// other rule of hook forward sees it. Multicast has no other path.
 const counterTable = `table inet demo {
 	chain forward {
 		type filter hook forward priority -300; policy accept;
-		counter
+		meta pkttype != multicast counter
 	}
 }
 `

@@ -44,6 +44,7 @@ var ports = []string{"lan1", "lan2", "wan"}
 type daemon struct {
 	cmd    *exec.Cmd
 	exited chan error
+	shown  int // bytes of the log
 }
 
 // startDaemon returns when the daemon accelerates as it is wanted to.
@@ -62,6 +63,7 @@ func startDaemon(router *testkit.Netns, want wanted) (*daemon, error) {
 	err = d.waitReady(router, want)
 	said, readErr := os.ReadFile(logFile)
 	fmt.Printf("   $ fastpath run\n%s", indent(string(said)))
+	d.shown = len(said)
 	if err != nil {
 		return nil, errors.Join(err, readErr, d.stop())
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 // rowBytes is the payload of a row after its first packets; at least
-// wantBytes have to arrive, and less than maxSlow of them by the slow path.
+// wantShare of a row has to arrive, and less than maxSlow of it by the slow path.
 const (
 	rowBytes  = 51_000_000
-	wantBytes = 50_000_000
+	wantShare = 50. / 51
 	maxSlow   = 0.01
 )
 
@@ -74,9 +74,9 @@ func (r *row) run(ctx context.Context, router *testkit.Netns) error {
 	ticks := 0
 	t.Progress = func(received int64) {
 		if ticks++; ticks%3 == 1 {
-			fmt.Printf("   %-13s %3d of %d MB\n", t, received/1_000_000, rowBytes/1_000_000)
+			fmt.Printf("   %-13s %3d of %d MB\n", t, received/1_000_000, t.Bytes/1_000_000)
 		}
-		if r.halfway != nil && received > rowBytes/3 {
+		if r.halfway != nil && received > t.Bytes/3 {
 			r.halfway()
 			r.halfway = nil
 		}
@@ -104,11 +104,15 @@ func (r *row) mbits() float64 {
 
 func (r *row) slowShare() float64 { return float64(r.slow.bytes) / float64(r.result.Received) }
 
+func (r *row) arrived() bool {
+	return float64(r.result.Received) >= wantShare*float64(r.transfer.Bytes)
+}
+
 // verdict is the reason why the row failed, or nil.
 func (r *row) verdict() error {
 	switch {
-	case r.result.Received < wantBytes:
-		return fmt.Errorf("%s: only %d bytes arrived, want %d", r.transfer, r.result.Received, wantBytes)
+	case !r.arrived():
+		return fmt.Errorf("%s: only %d of %d bytes arrived", r.transfer, r.result.Received, r.transfer.Bytes)
 	case r.slowShare() >= maxSlow:
 		return fmt.Errorf("%s: %.2f %% took the slow path, want less than %.0f %%", r.transfer, 100*r.slowShare(), 100*maxSlow)
 	case r.seen > r.slow.packets:
