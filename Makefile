@@ -9,8 +9,8 @@ FUZZTIME    ?= 10s
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 # Functions copied into their callers are a tenth of the compressed program. That pays
-# where packets and flows pass; everything else runs a few times a minute.
-INLINED := runtime internal/... sync sync/... encoding/binary $(addprefix fastpath/src/,packet flow forward xsk bpf flowsync)
+# where packets pass; everything else, Go's runtime too, runs a few times a minute.
+INLINED := $(addprefix fastpath/src/,packet flow forward xsk)
 
 # No CGO: one file that runs with musl, glibc or neither.
 GOBUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" \
@@ -30,7 +30,7 @@ ENV_386     := GOARCH=386 GO386=softfloat
 ASH_SCRIPTS  := hotplug/iface/60-fastpath hotplug/net/60-fastpath files/fastpath.init files/testdata/rc.common package/ipk/postinst package/ipk/prerm
 BASH_SCRIPTS := .ci/run .ci/deps .ci/fuzz .ci/generate-check .ci/size .ci/stages
 
-.PHONY: help deps build cross size generate generate-check lint unit engines fuzz vm test demo bench ipk clean FORCE
+.PHONY: help deps build cross size generate generate-check lint unit engines fuzz vm test demo bench bench-vm ipk clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r t h; do printf '  %-15s %s\n' "$$t" "$$h"; done
@@ -83,12 +83,15 @@ test: export FASTPATH_LONG := 1
 test: deps ## everything; MUSTRUN=1 makes a test that can't run a failure
 	@.ci/stages lint unit engines fuzz size generate-check vm
 
-demo: deps build/amd64/fastpath ## a router in a VM is accelerated (ENGINE=xdp or afxdp, WAN=dslite, KERNEL=path)
+demo: deps build/amd64/fastpath ## a router in a VM is accelerated (ENGINE=xdp or afxdp, WAN=dslite, KERNEL=path); or SCENARIO=iptv, sqm, two-wans, roaming, dslite, early-drop
 	go run ./src/itest/demo/host build/amd64/fastpath
 
 bench: deps ## CPU per packet of each way to forward: bench/results.json, .svg (ROUNDS=30)
 	go test -run '^$$' -bench Rewrite ./src/packet
 	go run ./src/itest/bench
+
+bench-vm: deps build/amd64/fastpath ## instructions per packet of each way to forward, in VMs: bench/results-vm.json (KERNEL=path)
+	go run ./src/itest/icount/host build/amd64/fastpath
 
 ipk: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 ipk: build/amd64/fastpath ## build/fastpath_VERSION_x86_64.ipk, the same bytes for the same source
