@@ -27,10 +27,23 @@ ENV_mips    := GOARCH=mips GOMIPS=softfloat
 ENV_riscv64 := GOARCH=riscv64
 ENV_386     := GOARCH=386 GO386=softfloat
 
-ASH_SCRIPTS  := hotplug/iface/60-fastpath hotplug/net/60-fastpath files/fastpath.init files/testdata/rc.common package/ipk/postinst package/ipk/prerm
+# OpenWrt's architectures and the target of each, as the feed's golang-values.mk has
+# them: an ARM without a named FPU is GOARM=5. The 386 target runs on all x86.
+ARCHES := x86_64 aarch64_cortex-a53 aarch64_generic arm_cortex-a7_neon-vfpv4 arm_cortex-a9 mipsel_24kc mips_24kc riscv64 i386_pentium4
+TARGET_x86_64                   := amd64
+TARGET_aarch64_cortex-a53       := arm64
+TARGET_aarch64_generic          := arm64
+TARGET_arm_cortex-a7_neon-vfpv4 := armv7
+TARGET_arm_cortex-a9            := armv5
+TARGET_mipsel_24kc              := mipsle
+TARGET_mips_24kc                := mips
+TARGET_riscv64                  := riscv64
+TARGET_i386_pentium4            := 386
+
+ASH_SCRIPTS  := hotplug/iface/60-fastpath hotplug/net/60-fastpath files/fastpath.init files/testdata/rc.common package/pack/postinst package/pack/prerm
 BASH_SCRIPTS := .ci/run .ci/deps .ci/fuzz .ci/generate-check .ci/size .ci/stages
 
-.PHONY: help deps build cross size generate generate-check lint unit engines fuzz vm test demo bench bench-vm ipk clean FORCE
+.PHONY: help deps build cross size generate generate-check lint unit engines fuzz vm test demo bench bench-vm ipk index clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r t h; do printf '  %-15s %s\n' "$$t" "$$h"; done
@@ -93,9 +106,15 @@ bench: deps ## CPU per packet of each way to forward: bench/results.json, .svg (
 bench-vm: deps build/amd64/fastpath ## instructions per packet of each way to forward, in VMs: bench/results-vm.json (KERNEL=path)
 	go run ./src/itest/icount/host build/amd64/fastpath
 
-ipk: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-ipk: build/amd64/fastpath ## build/fastpath_VERSION_x86_64.ipk, the same bytes for the same source
-	go run ./package/ipk -version $(VERSION)-r$(RELEASE) -arch x86_64 -binary $< -out build
+ipk: $(ARCHES:%=ipk-%) ## build/fastpath_VERSION_ARCH.ipk for every architecture, the same bytes for the same source
+
+ipk-%: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+.SECONDEXPANSION:
+ipk-%: build/$$(TARGET_$$*)/fastpath
+	go run ./package/pack ipk -version $(VERSION)-r$(RELEASE) -arch $* -binary $< -out build
+
+index: ipk ## build/Packages and Packages.gz: build/ as a feed for opkg
+	go run ./package/pack index build
 
 clean: ## remove what was built
 	rm -rf build

@@ -146,8 +146,8 @@ func TestImportTable(t *testing.T) {
 		{"src/kernel", false, "github.com/google/nftables/expr", true},
 		{"src/kernel", false, "github.com/google/nftablesx", false},
 		{"src/kernel", true, "github.com/google/go-cmp/cmp", false},
-		{"package/ipk", false, "fastpath/src/uci", false},
-		{"package/ipk", true, "fastpath/src/uci", true},
+		{"package/pack", false, "fastpath/src/uci", false},
+		{"package/pack", true, "fastpath/src/uci", true},
 	}
 	for _, tt := range tests {
 		if why := wrongImport(tt.dir, tt.test, tt.what); (why == "") != tt.ok {

@@ -20,16 +20,15 @@ func build(t *testing.T) []byte {
 	if err := os.WriteFile(binary, []byte("#!/bin/sh\nexit 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := pkg{version: "1.2.3-r4", arch: "x86_64", epoch: epoch}
-	var err error
-	if p.files, err = routerFiles(repository, binary); err != nil {
+	p, err := daemon(pkg{version: "1.2.3-r4", arch: "x86_64", epoch: epoch}, repository, binary)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	if err := p.write(&b); err != nil {
+	ipk, err := p.ipk()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes()
+	return ipk
 }
 
 // unpack returns the two inner archives of a package.
@@ -80,6 +79,10 @@ func TestPackageData(t *testing.T) {
 		"755 ./etc/hotplug.d/net/60-fastpath",
 		"755 ./etc/init.d/",
 		"755 ./etc/init.d/fastpath",
+		"755 ./lib/",
+		"755 ./lib/upgrade/",
+		"755 ./lib/upgrade/keep.d/",
+		"644 ./lib/upgrade/keep.d/fastpath",
 		"755 ./usr/",
 		"755 ./usr/sbin/",
 		"755 ./usr/sbin/fastpath",
@@ -146,9 +149,12 @@ func TestSameInputSameBytes(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	out := t.TempDir()
-	p := pkg{version: "1-r1", arch: "x86_64"}
 	t.Setenv("SOURCE_DATE_EPOCH", strconv.Itoa(epoch))
-	if err := run(p, repository, "postinst", out); err != nil {
+	args := func(version, arch, root, binary, out string) []string {
+		return []string{"ipk", "-version", version, "-arch", arch, "-root", root, "-binary", binary, "-out", out}
+	}
+	good := args("1-r1", "x86_64", repository, "postinst", out)
+	if err := run(good); err != nil {
 		t.Fatal(err)
 	}
 	ipk, err := os.ReadFile(filepath.Join(out, "fastpath_1-r1_x86_64.ipk"))
@@ -157,21 +163,27 @@ func TestRun(t *testing.T) {
 	}
 	unpack(t, ipk)
 
-	for name, err := range map[string]error{
-		"no version":  run(pkg{arch: "x86_64"}, repository, "postinst", out),
-		"a path":      run(pkg{version: "../1-r1", arch: "x86_64"}, repository, "postinst", out),
-		"no release":  run(pkg{version: "1.2.3", arch: "x86_64"}, repository, "postinst", out),
-		"two lines":   run(pkg{version: "1-r1", arch: "x86_64\nEssential: yes"}, repository, "postinst", out),
-		"no binary":   run(p, repository, filepath.Join(out, "absent"), out),
-		"wrong root":  run(p, out, filepath.Join(repository, "go.mod"), out),
-		"no such out": run(p, repository, "postinst", filepath.Join(out, "absent")),
+	absent := filepath.Join(out, "absent")
+	for name, args := range map[string][]string{
+		"no command":     {},
+		"what is that":   {"deb"},
+		"no version":     args("", "x86_64", repository, "postinst", out),
+		"a path":         args("../1-r1", "x86_64", repository, "postinst", out),
+		"no release":     args("1.2.3", "x86_64", repository, "postinst", out),
+		"two lines":      args("1-r1", "x86_64\nEssential: yes", repository, "postinst", out),
+		"no binary":      args("1-r1", "x86_64", repository, absent, out),
+		"wrong root":     args("1-r1", "x86_64", out, "postinst", out),
+		"no such out":    args("1-r1", "x86_64", repository, "postinst", absent),
+		"one word more":  append(good, "more"),
+		"index of what":  {"index"},
+		"an empty index": {"index", t.TempDir()},
 	} {
-		if err == nil {
+		if err := run(args); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
-	if err := run(p, repository, "postinst", out); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
+	if err := run(good); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
 		t.Errorf("SOURCE_DATE_EPOCH=yesterday: %v", err)
 	}
 }
