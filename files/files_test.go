@@ -90,6 +90,7 @@ config_get_bool enabled main enabled 0
 `
 	instance = `procd_open_instance
 procd_set_param command /usr/sbin/fastpath run
+procd_set_param file /usr/sbin/fastpath
 procd_set_param respawn
 procd_set_param stdout 1
 procd_set_param stderr 1
