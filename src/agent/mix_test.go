@@ -144,8 +144,8 @@ func TestMixerMemory(t *testing.T) {
 		t.Errorf("the port has changed and is still %q", k)
 	}
 	start := time.Now()
-	tv := m.multicast(start, map[string]string{"wan": "group 232.0.0.1 is joined"})
-	tv = m.multicast(start.Add(30*time.Minute), map[string]string{"wan": "group 232.0.0.2 is joined"})
+	m.multicast(start, map[string]string{"wan": "group 232.0.0.1 is joined"})
+	tv := m.multicast(start.Add(30*time.Minute), map[string]string{"wan": "group 232.0.0.2 is joined"})
 	if tv["wan"] != "group 232.0.0.1 is joined" {
 		t.Errorf("the reason changes with the channel: %q", tv)
 	}
