@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,7 +84,8 @@ func (g guard) read() (ended int, boot string) {
 	if err != nil {
 		return 0, ""
 	}
-	if n, _ := fmt.Sscanf(string(text), "%d %s", &ended, &boot); n != 2 {
+	count, boot, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	if ended, err = strconv.Atoi(count); err != nil || boot == "" {
 		return 0, ""
 	}
 	return ended, boot
