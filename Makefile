@@ -90,7 +90,7 @@ engines: ## the engines between namespaces, with real sockets and traffic
 
 vm: ## end-to-end tests in VMs (qemu): several kernels, real pppd
 	@echo "VMs are emulated: this takes about ten minutes, and each package prints when it is done"
-	go test -count=1 -timeout 60m ./src/testkit/vm/... $$(go list ./src/itest/... | grep -v -e /engine -e /bench -e /faults)
+	go test -count=1 -timeout 80m ./src/testkit/vm/... $$(go list ./src/itest/... | grep -v -e /engine -e /bench -e /faults)
 
 test: export FASTPATH_LONG := 1
 test: deps ## everything; MUSTRUN=1 makes a test that can't run a failure

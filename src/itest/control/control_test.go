@@ -72,6 +72,6 @@ func config(t *testing.T, k vm.Kernel, prog string) vm.Config {
 	cfg.Files["/usr/sbin/fastpath"] = prog
 	cfg.Programs = append(cfg.Programs, "tc")
 	cfg.Env = append(cfg.Env, "KERNEL="+k.Name)
-	cfg.Timeout = 20 * time.Minute
+	cfg.Timeout = 40 * time.Minute
 	return cfg
 }
