@@ -41,7 +41,7 @@ type Config struct {
 	Args     []string      // the program to run and its arguments, from folder /job
 	Env      []string      // NAME=value
 	Append   string        // more kernel arguments
-	Timeout  time.Duration // 0: ten minutes
+	Timeout  time.Duration // 0: twenty minutes
 	// Sockets are more NICs, numbered after NICs, each wired to a unix stream
 	// socket that the caller listens on. Frames follow their length there, 32 bits in
 	// network byte order, and reach the VM in bursts: all that came within a millisecond.
@@ -102,7 +102,7 @@ func Run(ctx context.Context, cfg Config, out io.Writer) (status int, err error)
 	}
 	timeout := cfg.Timeout
 	if timeout == 0 {
-		timeout = 10 * time.Minute
+		timeout = 20 * time.Minute
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
