@@ -14,8 +14,8 @@ func (a *Agent) watchDrops(want state.State) {
 		for _, s := range want.Drop.Sets {
 			now.V4, now.V6 = now.V4+len(s.V4), now.V6+len(s.V6)
 		}
-		for port := range want.Drop.Chains {
-			now.Ports[port] = a.drops.Ports[port]
+		for _, c := range want.Drop.Chains {
+			now.Ports[c.Port] = a.drops.Ports[c.Port]
 		}
 	}
 	a.drops = now

@@ -37,6 +37,7 @@ type Sources struct {
 type DropLists struct {
 	sources  Sources
 	drops    []Drop // that sources are of
+	partial  bool
 	stamps   []stamp
 	problems []string
 }
@@ -70,6 +71,10 @@ func (l *DropLists) Fill(c *Config) {
 	c.Sources, c.DropProblems = l.sources, l.problems
 }
 
+// Partial says that the sources aren't all that the sections name: somebody who
+// read them earlier may have others.
+func (l *DropLists) Partial() bool { return l.partial }
+
 // read reads all sections. again: they are those that the present sources are of.
 func (l *DropLists) read(drops []Drop, again bool) {
 	var g gather
@@ -83,8 +88,10 @@ func (l *DropLists) read(drops []Drop, again bool) {
 		}
 	}
 	g.merge()
+	long := g.full || len(g.V4) > maxSources || len(g.V6) > maxSources
+	l.partial = long || !complete
 	switch {
-	case g.full || len(g.V4) > maxSources || len(g.V6) > maxSources:
+	case long:
 		l.say("drop sections: more than %d entries of a family; the list before stays in force", maxSources)
 	case !complete && again:
 		l.say("drop sections: the list before stays in force")

@@ -126,7 +126,9 @@ func (k *Kernel) missing(step state.Step, e *Error) {
 	case state.AddCheck:
 		devices = []string{s.Device}
 	case state.SetDrop:
-		devices = sortedKeys(s.Drop.Chains)
+		for _, ch := range s.Drop.Chains {
+			devices = append(devices, ch.Port)
+		}
 	}
 	for _, d := range devices {
 		if _, err := k.indexOf(d); errors.Is(err, unix.ENODEV) {

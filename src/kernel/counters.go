@@ -76,8 +76,8 @@ func (c *conn) dropped(out *state.Counters) error {
 		return err
 	}
 	out.Dropped = map[string]uint64{}
-	for device, ch := range drops {
-		out.Dropped[device] = ch.packets
+	for _, ch := range drops {
+		out.Dropped[ch.device] += ch.packets
 	}
 	return c.rules(unix.NFPROTO_INET, state.TableName, func() { out.Invalid = 0 }, func(r ruleInfo) {
 		if validationRules(&state.Validation{}, r.chain) != nil {

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/google/nftables/expr"
@@ -12,28 +13,30 @@ import (
 )
 
 // What drops by source lives in table netdev fastpath, beside the check chains.
-const (
-	dropPrefix   = "drop-"
-	dropPriority = -200 // before a flowtable, whose priority is 0; behind the check chains
-)
+const dropPriority = -200 // before a flowtable, whose priority is 0; behind the check chains
+
+// dropPrefixes are how the names of our chains begin (state.DropChain.Name).
+var dropPrefixes = []string{"drop-", "early-drop-"}
 
 // EtherTypes and protocol numbers of PPP (RFC 2516, RFC 1661, RFC 5072).
 const (
-	pppoeType = 0x8864
-	pppIPv4   = 0x0021
-	pppIPv6   = 0x0057
+	pppoeType    = 0x8864
+	pppoeSession = 0x1100 // version, type and code of session data
+	pppIPv4      = 0x0021
+	pppIPv6      = 0x0057
 )
 
 // dropChain is one of our chains, as the kernel has it.
 type dropChain struct {
 	name     string
+	device   string // "" where it is gone: newer kernels keep the chain
 	identity string
 	packets  uint64
 }
 
-// drops reads our chains, by device. Of one that was made otherwise the identity
-// is one that nobody wants.
-func (c *conn) drops() (map[string]dropChain, error) {
+// drops reads our chains. Of one that was made otherwise the identity is one that
+// nobody wants.
+func (c *conn) drops() (found []dropChain, err error) {
 	chains, err := c.chains(unix.NFPROTO_NETDEV, state.TableName)
 	if err != nil || len(chains) == 0 {
 		return nil, err
@@ -44,19 +47,18 @@ func (c *conn) drops() (map[string]dropChain, error) {
 		rules[r.chain] = append(rules[r.chain], text)
 		packets[r.chain] += r.packets
 	})
-	found := map[string]dropChain{}
 	for _, ch := range chains {
-		if !strings.HasPrefix(ch.name, dropPrefix) {
+		if !hasPrefix(ch.name, dropPrefixes) {
 			continue
 		}
-		d := dropChain{ch.name, "foreign", packets[ch.name]}
-		if ch.typ == "filter" && ch.priority == dropPriority && ch.policy == policyAccept {
-			d.identity = state.DropIdentity(ch.hook, rules[ch.name])
+		d := dropChain{name: ch.name, identity: "foreign", packets: packets[ch.name]}
+		if len(ch.devices) > 0 {
+			d.device = ch.devices[0]
 		}
-		// Newer kernels keep a chain whose device is gone: it stands there for nothing.
-		for _, device := range append(ch.devices, "-"+ch.name)[:max(len(ch.devices), 1)] {
-			found[device] = d
+		if ch.typ == "filter" && ch.priority == dropPriority && ch.policy == policyAccept && len(ch.devices) < 2 {
+			d.identity = state.DropIdentity(d.device, ch.hook, rules[ch.name])
 		}
+		found = append(found, d)
 	}
 	return found, err
 }
@@ -67,12 +69,10 @@ func (c *conn) readDrop(seen *state.DropState) error {
 	if err != nil {
 		return err
 	}
-	for device, ch := range chains {
-		if seen.Chains == nil {
-			seen.Chains = map[string]string{}
-		}
-		seen.Chains[device] = ch.identity
+	for _, ch := range chains {
+		seen.Chains = append(seen.Chains, ch.identity)
 	}
+	slices.Sort(seen.Chains)
 	seen.Sets, err = c.dropSets()
 	return err
 }
@@ -90,8 +90,10 @@ func (c *conn) setDrop(call string, d state.Drop) error {
 	}
 	var b batch
 	b.addTable(unix.NFPROTO_NETDEV, state.TableName)
-	for _, ch := range chainsOf(have) {
-		b.deleteChain(unix.NFPROTO_NETDEV, state.TableName, ch)
+	packets := map[string]uint64{}
+	for _, ch := range have {
+		b.deleteChain(unix.NFPROTO_NETDEV, state.TableName, ch.name)
+		packets[ch.device] += ch.packets
 	}
 	for _, name := range sets {
 		if !refers(have, name) { // left behind half made
@@ -109,16 +111,17 @@ func (c *conn) setDrop(call string, d state.Drop) error {
 			}
 		}
 	}
-	for _, device := range sortedKeys(d.Chains) {
-		if err := b.addDropChain(device, d.Chains[device], d.Sets, have[device].packets); err != nil {
+	for _, ch := range d.Chains {
+		if err := b.addDropChain(ch, d.Sets, packets[ch.Port]); err != nil {
 			return err
 		}
+		delete(packets, ch.Port)
 	}
 	return c.commit(call, &b)
 }
 
 // refers: rules look into a set, so it is complete.
-func refers(have map[string]dropChain, set string) bool {
+func refers(have []dropChain, set string) bool {
 	for _, ch := range have {
 		if strings.Contains(ch.identity, "@"+set+" ") {
 			return true
@@ -134,15 +137,6 @@ func wanted(d state.Drop, set string) bool {
 		}
 	}
 	return false
-}
-
-// chainsOf are the chains' names, each once.
-func chainsOf(have map[string]dropChain) []string {
-	names := map[string]bool{}
-	for _, ch := range have {
-		names[ch.name] = true
-	}
-	return sortedKeys(names)
 }
 
 // removeDrop removes all of it, and the table if nothing else is in it.
@@ -163,8 +157,8 @@ func (c *conn) removeDrop(call string) error {
 	if len(checks) == 0 {
 		b.deleteTable(unix.NFPROTO_NETDEV, state.TableName)
 	} else {
-		for _, ch := range chainsOf(have) {
-			b.deleteChain(unix.NFPROTO_NETDEV, state.TableName, ch)
+		for _, ch := range have {
+			b.deleteChain(unix.NFPROTO_NETDEV, state.TableName, ch.name)
 		}
 		for _, name := range sets {
 			b.deleteDropSet(name)
@@ -174,10 +168,10 @@ func (c *conn) removeDrop(call string) error {
 	return err
 }
 
-// addDropChain adds the chain of a device, which has dropped so many packets.
-func (b *batch) addDropChain(device string, d state.DropChain, sets []state.DropSet, before uint64) error {
-	chain := chainSpec{table: state.TableName, name: dropPrefix + device, family: unix.NFPROTO_NETDEV,
-		hook: d.Number, priority: dropPriority, device: device}
+// addDropChain adds a chain. So many packets were dropped before.
+func (b *batch) addDropChain(d state.DropChain, sets []state.DropSet, before uint64) error {
+	chain := chainSpec{table: state.TableName, name: d.Name(), family: unix.NFPROTO_NETDEV,
+		hook: d.Number, priority: dropPriority, device: d.Port}
 	b.addChain(chain)
 	rules := d.Rules(sets)
 	for _, s := range sets {
@@ -207,12 +201,19 @@ func dropMatch(f state.DropForm, s state.DropSet) []expr.Any {
 	}
 	types := append(append([]uint16{}, f.Tags...), inner)
 	exprs := []expr.Any{&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1}}
-	if types[0] != ip {
+	switch {
+	case len(types) > 1 && types[1] != ip:
+		// Newer kernels (7.3; nft_meta_pktinfo_may_update, net/netfilter/nft_meta.c) look
+		// into one tag or PPPoE header, where the first rule reads the protocol: if IP
+		// is there, the network header begins with it, and form "ip" matches. If not,
+		// they tell the second type, but for a packet that lies where it lay.
+		exprs = append(exprs, compare(expr.CmpOpNeq, unix.ETH_P_IP), compare(expr.CmpOpNeq, unix.ETH_P_IPV6))
+	case types[0] != ip:
 		// nft 1.0.6 aborts where a rule that says to be about VLANs or PPPoE reads the
 		// network header. This means the same, and nft doesn't know.
 		exprs = append(exprs, compare(expr.CmpOpGte, types[0]), compare(expr.CmpOpLte, types[0]))
-	} else {
-		exprs = append(exprs, compare(expr.CmpOpEq, types[0]))
+	default:
+		exprs = append(exprs, compare(expr.CmpOpEq, ip))
 	}
 	load := func(offset, size uint32) {
 		exprs = append(exprs, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size})
@@ -223,6 +224,8 @@ func dropMatch(f state.DropForm, s state.DropSet) []expr.Any {
 		at += 4
 	}
 	if f.PPPoE {
+		load(at, 2)
+		exprs = append(exprs, compare(expr.CmpOpEq, pppoeSession))
 		load(at+6, 2)
 		exprs = append(exprs, compare(expr.CmpOpEq, ppp))
 		at += 8

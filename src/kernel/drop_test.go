@@ -77,12 +77,12 @@ var dropForms = []state.DropForm{
 }
 
 func testDrop(devices ...string) state.Drop {
-	d := state.Drop{Chains: map[string]state.DropChain{}, Sets: []state.DropSet{
+	d := state.Drop{Sets: []state.DropSet{
 		{Name: "v4-1", Family: "ipv4", V4: prefixes4("198.51.100.0/24", "203.0.113.7/32", "255.0.0.0/8")},
 		{Name: "v6-1", Family: "ipv6", V6: prefixes6("2001:db8:bad::/48")},
 	}}
 	for _, name := range devices {
-		d.Chains[name] = state.DropChain{Forms: dropForms}
+		d.Chains = append(d.Chains, state.DropChain{Port: name, Forms: dropForms})
 	}
 	return d
 }
@@ -113,17 +113,11 @@ func TestDrop(t *testing.T) {
 		{"203.0.113.7", true}, {"203.0.113.8", false}, {"255.255.255.255", true}, {"254.255.255.255", false},
 		{"2001:db8:bad::1", true}, {"2001:db8:bad:ffff:ffff::", true}, {"2001:db8:bae::", false}, {"2001:db8:bac:ffff::", false},
 	} {
-		for _, f := range dropForms {
-			for _, taken := range [][]uint16{nil, {state.TypeVLAN}, {state.TypeQinQ}} {
-				if taken == nil && f.Tags != nil {
-					continue // would be taken off
-				}
-				wire := state.DropForm{Tags: slices.Concat(taken, f.Tags), PPPoE: f.PPPoE}
-				before := droppedAt(t, k, "wan")
-				sendFrame(t, "peer-wan", around(wire, netip.MustParseAddr(tt.source)), 3)
-				if got := droppedAt(t, k, "wan") - before; (got == 3) != tt.listed || got != 0 && got != 3 {
-					t.Errorf("%s in %s: %d of 3 dropped", tt.source, wire, got)
-				}
+		for _, wire := range wireForms() {
+			before := droppedAt(t, k, "wan")
+			sendFrame(t, "peer-wan", around(wire, netip.MustParseAddr(tt.source)), 3)
+			if got := droppedAt(t, k, "wan") - before; (got == 3) != tt.listed || got != 0 && got != 3 {
+				t.Errorf("%s in %s: %d of 3 dropped", tt.source, wire, got)
 			}
 		}
 	}

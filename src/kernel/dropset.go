@@ -31,11 +31,15 @@ func (c *conn) dropSets() (names []string, err error) {
 		return nil, err
 	}
 	for _, s := range all {
-		if slices.ContainsFunc(dropSetPrefixes, func(p string) bool { return strings.HasPrefix(s.name, p) }) {
+		if hasPrefix(s.name, dropSetPrefixes) {
 			names = append(names, s.name)
 		}
 	}
 	return names, nil
+}
+
+func hasPrefix(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 func (b *batch) deleteDropSet(name string) {

@@ -11,20 +11,23 @@ import (
 	"fastpath/src/state"
 )
 
-// drop is what is dropped by source: on every port, at netdev ingress, before a
-// flowtable there. One at early_ingress comes first.
+// drop is what is dropped by source: on every port at netdev ingress, and where the
+// flowtable is at early_ingress, there as well. Both come before the flowtable; what
+// a driver doesn't hand over in lists passes netdev ingress only.
 func (s *survey) drop(h hook) *state.Drop {
 	sets := dropSets(s.c.Sources)
 	s.notices = append(s.notices, s.c.DropProblems...)
 	if len(sets) == 0 || len(s.ports) == 0 {
 		return nil
 	}
-	if h.hook == state.HookEarly {
-		s.notice("connections that the flowtable at early_ingress carries already aren't dropped by source; new ones are")
-	}
-	d := &state.Drop{Sets: sets, Chains: map[string]state.DropChain{}}
+	d := &state.Drop{Sets: sets}
 	for _, p := range s.ports {
-		d.Chains[p.link.Name] = state.DropChain{Number: state.NumberIngress, Forms: s.forms(p)}
+		whole := s.forms(p)
+		untagged := untag(whole)
+		d.Chains = append(d.Chains, state.DropChain{Port: p.link.Name, Number: state.NumberIngress, Forms: untagged})
+		if h.hook == state.HookEarly && p.carries {
+			d.Chains = append(d.Chains, state.DropChain{Port: p.link.Name, Number: h.number, Forms: distinct(slices.Concat(untagged, whole))})
+		}
 	}
 	return d
 }
@@ -50,24 +53,36 @@ func dropSets(sources config.Sources) (sets []state.DropSet) {
 	return sets
 }
 
-// forms are the ways in which IP may lie in a port's frames: bare, and as the
-// stacks above the port have it. The kernel has taken the outermost tag off
-// (skb_vlan_untag, net/core/dev.c).
+// forms are the ways in which IP lies in a port's frames on the wire: bare, and as
+// the stacks above the port have it.
 func (s *survey) forms(p *port) []state.DropForm {
 	forms := []state.DropForm{{}}
-	add := func(f state.DropForm) {
-		if !slices.ContainsFunc(forms, func(g state.DropForm) bool { return f.PPPoE == g.PPPoE && slices.Equal(f.Tags, g.Tags) }) {
-			forms = append(forms, f)
-		}
-	}
 	for _, st := range p.stacks {
 		for _, e := range st.ends {
-			if e.link != p.link {
-				continue
+			if e.link == p.link {
+				forms = append(forms, s.form(e))
 			}
-			f := s.form(e)
-			f.Tags = f.Tags[min(len(f.Tags), 1):]
-			add(f)
+		}
+	}
+	return distinct(forms)
+}
+
+// untag takes the outermost tags off, as the kernel does before netdev ingress
+// (skb_vlan_untag, net/core/dev.c). At early_ingress only a device has done so, if
+// it can.
+func untag(forms []state.DropForm) (untagged []state.DropForm) {
+	for _, f := range forms {
+		f.Tags = f.Tags[min(len(f.Tags), 1):]
+		untagged = append(untagged, f)
+	}
+	return distinct(untagged)
+}
+
+// distinct leaves each form out that was there before.
+func distinct(all []state.DropForm) (forms []state.DropForm) {
+	for _, f := range all {
+		if !slices.ContainsFunc(forms, func(g state.DropForm) bool { return f.PPPoE == g.PPPoE && slices.Equal(f.Tags, g.Tags) }) {
+			forms = append(forms, f)
 		}
 	}
 	return forms

@@ -5,7 +5,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -23,17 +22,22 @@ func (r *router) setDrop(d state.Drop) error {
 			return errors.New("an empty set")
 		}
 	}
-	for port, c := range d.Chains {
-		if r.link(port) == nil {
-			return fmt.Errorf("%s: %w", port, errNoDevice)
+	names := map[string]bool{}
+	for _, c := range d.Chains {
+		if r.link(c.Port) == nil {
+			return fmt.Errorf("%s: %w", c.Port, errNoDevice)
 		}
+		if names[c.Name()] {
+			return fmt.Errorf("EEXIST: %s", c.Name())
+		}
+		names[c.Name()] = true
 		if c.Number != state.NumberIngress && !r.o.Hooks.Early.OK {
 			return errors.New("EOPNOTSUPP: no such hook")
 		}
 		rules := c.Rules(d.Sets)
 		slices.Sort(rules)
 		if len(rules) == 0 || len(slices.Compact(rules)) != len(d.Sets)*len(c.Forms) {
-			return fmt.Errorf("%s: a rule twice: %v", port, rules)
+			return fmt.Errorf("%s: a rule twice: %v", c.Name(), rules)
 		}
 	}
 	r.o.Drop = d.State()
@@ -54,9 +58,8 @@ func printDrop(d *state.Drop) string {
 	for _, s := range d.Sets {
 		fmt.Fprintf(&b, "\tset %s {\n\t\ttype %s_addr\n\t\tflags interval\n\t\t%d elements\n\t}\n\n", s.Name, s.Family, len(s.V4)+len(s.V6))
 	}
-	for _, port := range slices.Sorted(maps.Keys(d.Chains)) {
-		c := d.Chains[port]
-		fmt.Fprintf(&b, "\tchain drop-%s {\n\t\ttype filter hook %d device %q priority -200; policy accept;\n", port, c.Number, port)
+	for _, c := range d.Chains {
+		fmt.Fprintf(&b, "\tchain %s {\n\t\ttype filter hook %d device %q priority -200; policy accept;\n", c.Name(), c.Number, c.Port)
 		for _, rule := range c.Rules(d.Sets) {
 			fmt.Fprintf(&b, "\t\t%s\n", rule)
 		}

@@ -4,16 +4,15 @@ package state
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
 
-// Drop is our part of table netdev fastpath that drops by source: a chain for
-// each port, and a set of addresses for each family, to which all chains refer.
+// Drop is our part of table netdev fastpath that drops by source: chains at the
+// ports' hooks, and a set of addresses for each family, to which all chains refer.
 type Drop struct {
-	Sets   []DropSet            // by family: ipv4, ipv6; one that is empty isn't there
-	Chains map[string]DropChain // by port
+	Sets   []DropSet   // by family: ipv4, ipv6; one that is empty isn't there
+	Chains []DropChain // one for each port and hook
 }
 
 // DropSet is a set of ranges of addresses. Its name carries a hash of them, so
@@ -25,14 +24,16 @@ type DropSet struct {
 	V6     [][2][16]byte // as well
 }
 
-// DropChain is one port's chain.
+// DropChain is the chain at one hook of a port.
 type DropChain struct {
+	Port   string
 	Number uint32 // netfilter hook number: NumberIngress or that of early_ingress
 	Forms  []DropForm
 }
 
 // DropForm is one way in which an IP packet may lie in the frames of a port: what is
-// between the Ethernet header, or the tag that the kernel has taken off, and IP.
+// between the Ethernet header, or the tag that the kernel or the device has taken
+// off, and IP.
 type DropForm struct {
 	Tags  []uint16 // EtherTypes, from outside
 	PPPoE bool
@@ -59,6 +60,14 @@ const (
 	TypeQinQ = 0x88a8
 )
 
+// Name is the chain's in the kernel.
+func (c DropChain) Name() string {
+	if c.Number == NumberIngress {
+		return "drop-" + c.Port
+	}
+	return "early-drop-" + c.Port
+}
+
 // Rules are what the chain's rules are known by in the kernel, in order.
 func (c DropChain) Rules(sets []DropSet) (rules []string) {
 	for _, s := range sets {
@@ -71,13 +80,13 @@ func (c DropChain) Rules(sets []DropSet) (rules []string) {
 
 // DropState is what Observe tells of our chains and sets.
 type DropState struct {
-	Chains map[string]string // by port: what DropIdentity makes of it
-	Sets   []string          // names, sorted
+	Chains []string // what DropIdentity makes of them, sorted
+	Sets   []string // names, sorted
 }
 
 // DropIdentity is a chain in one line.
-func DropIdentity(number uint32, rules []string) string {
-	return fmt.Sprintf("%d: %s", number, strings.Join(rules, "; "))
+func DropIdentity(port string, number uint32, rules []string) string {
+	return fmt.Sprintf("%s at %d: %s", port, number, strings.Join(rules, "; "))
 }
 
 // Is says that the kernel has d, and nothing more of that kind.
@@ -85,7 +94,7 @@ func (s DropState) Is(d *Drop) bool {
 	if d == nil {
 		return len(s.Chains)+len(s.Sets) == 0
 	}
-	return slices.Equal(s.Sets, d.names()) && maps.Equal(s.Chains, d.identities())
+	return slices.Equal(s.Sets, d.names()) && slices.Equal(s.Chains, d.identities())
 }
 
 func (d *Drop) names() (names []string) {
@@ -96,11 +105,11 @@ func (d *Drop) names() (names []string) {
 	return names
 }
 
-func (d *Drop) identities() map[string]string {
-	all := map[string]string{}
-	for port, c := range d.Chains {
-		all[port] = DropIdentity(c.Number, c.Rules(d.Sets))
+func (d *Drop) identities() (all []string) {
+	for _, c := range d.Chains {
+		all = append(all, DropIdentity(c.Port, c.Number, c.Rules(d.Sets)))
 	}
+	slices.Sort(all)
 	return all
 }
 
@@ -119,16 +128,15 @@ func (SetDrop) step()    {}
 func (RemoveDrop) step() {}
 
 func (s SetDrop) String() string {
-	ports := slices.Sorted(maps.Keys(s.Drop.Chains))
-	for i, p := range ports {
-		c := s.Drop.Chains[p]
-		ports[i] = p + " at " + Flowtable{Number: c.Number}.hook()
+	var where []string
+	for _, c := range s.Drop.Chains {
+		where = append(where, c.Port+" at "+Flowtable{Number: c.Number}.hook())
 	}
 	var what []string
 	for _, set := range s.Drop.Sets {
 		what = append(what, fmt.Sprintf("%d of %s", len(set.V4)+len(set.V6), set.Family))
 	}
-	return fmt.Sprintf("drop by source, %s entries: %s", strings.Join(what, ", "), strings.Join(ports, ", "))
+	return fmt.Sprintf("drop by source, %s entries: %s", strings.Join(what, ", "), strings.Join(where, ", "))
 }
 
 func (RemoveDrop) String() string { return "drop nothing by source any more" }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"fastpath/src/config"
 	"fastpath/src/kernel"
@@ -35,15 +36,21 @@ func plan(c *call) int {
 	if err != nil {
 		return c.fail("plan", err)
 	}
-	switch doc, err := status.AskDocument(c.runDir); {
-	case err == nil:
+	doc, err := status.AskDocument(c.runDir)
+	runs := err == nil
+	if runs {
 		inform(&o, doc)
-	case !errors.Is(err, status.ErrNotRunning):
+	} else if !errors.Is(err, status.ErrNotRunning) {
 		return c.fail("plan", err)
 	}
-	new(config.DropLists).Fill(&conf)
+	var lists config.DropLists
+	lists.Fill(&conf)
 	want, report := decide.Desired(conf, o)
 	steps := decide.Diff(want, o)
+	if runs && lists.Partial() {
+		report.Notices = append(report.Notices, "drop sections: the daemon keeps what it could read last; this plan can't tell what that is")
+		steps = slices.DeleteFunc(steps, dropsBySource)
+	}
 	fmt.Fprintf(c.stderr, "hook %s: %s\n", report.Hook, report.HookReason)
 	for _, n := range report.Notices {
 		fmt.Fprintf(c.stderr, "notice: %s\n", n)
@@ -56,6 +63,14 @@ func plan(c *call) int {
 		fmt.Fprintln(c.stdout, s)
 	}
 	return exitSteps
+}
+
+func dropsBySource(s state.Step) bool {
+	switch s.(type) {
+	case state.SetDrop, state.RemoveDrop:
+		return true
+	}
+	return false
 }
 
 // inform adds to one look what only the daemon knows.

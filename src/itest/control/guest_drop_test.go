@@ -6,10 +6,10 @@ package control
 
 import (
 	"encoding/json"
-	"syscall"
 	"testing"
 
 	"fastpath/src/itest/topo"
+	"fastpath/src/itest/topo/traffic"
 	"fastpath/src/testkit"
 )
 
@@ -45,28 +45,44 @@ func ping(n *testkit.Netns, more, addr string) bool {
 	return err == nil
 }
 
+// silent says that nothing comes from the server while 20 packets go there.
+func (r *router) silent(t *testing.T, s *traffic.Streaming) bool {
+	t.Helper()
+	s.Begin()
+	r.eventually(t, "packets to the server", func() bool { return s.Up.Seen().Received > 20 })
+	return s.Down.Seen().Received == 0
+}
+
 // TestDrop: what a listed server sends is dropped where it comes in, inside PPPoE in
-// a VLAN, before anything else sees it; without the list it passes again.
+// a VLAN, before anything else sees it, also on a connection that is accelerated
+// already; without the list it passes again.
 func TestDrop(t *testing.T) {
 	v := topo.PPPoEVLAN
 	r := build(t, v)
 	r.start(t)
-	for _, addr := range []string{topo.Serverv4, topo.Serverv6} {
-		r.eventually(t, "an answer of "+addr, func() bool { return ping(r.Host1, "", addr) })
-	}
+	r.want(t, lowest(v)...)
+	servers := []string{topo.Serverv4, topo.Serverv6}
+	stream := r.stream(t, r.Host1, topo.Serverv4, 5000)
+	r.fast(t, stream, "before the list")
 	r.rewrite(t, "fastpath", "config fastpath", dropServer+"config fastpath")
-	r.signal(t, syscall.SIGHUP)
-	for i, addr := range []string{topo.Serverv4, topo.Serverv6} {
+	r.reload(t)
+	for i, addr := range servers {
 		r.eventually(t, "no answer of "+addr, func() bool { return !ping(r.Host1, "", addr) })
 		if n, _ := r.drops(t, "wan"); n <= i {
 			t.Errorf("%d packets counted at wan after %s", n, addr)
 		}
 	}
+	r.eventually(t, "the end of the stream from it", func() bool { return r.silent(t, stream) })
+	before := r.slowPackets(t)
+	if silent, slow := r.silent(t, stream), r.slowPackets(t)-before; !silent || slow > 2 {
+		t.Errorf("silent %v, %d packets by the slow path: want the flow accelerated as before", silent, slow)
+	}
 	r.rewrite(t, "fastpath", dropServer, "\n")
-	r.signal(t, syscall.SIGHUP)
-	for _, addr := range []string{topo.Serverv4, topo.Serverv6} {
+	r.reload(t)
+	for _, addr := range servers {
 		r.eventually(t, "an answer of "+addr, func() bool { return ping(r.Host1, "", addr) })
 	}
+	r.flowing(t, stream)
 }
 
 // TestValidation: a host that says to be another is heard without validation only,
@@ -79,7 +95,7 @@ func TestValidation(t *testing.T) {
 	invalid := func() int { _, n := r.drops(t, "wan"); return n }
 	r.eventually(t, "an answer", func() bool { return ping(r.Host1, "", topo.Serverv4) && ping(r.Host1, "", topo.Serverv6) })
 	r.rewrite(t, "fastpath", "option enabled '1'", "option enabled '1'\n\toption source_validation 'strict'")
-	r.signal(t, syscall.SIGHUP)
+	r.reload(t)
 	for _, to := range []string{topo.RouterLANv4, topo.Serverv4, topo.RouterLANv6, topo.Serverv6} {
 		from := strange4
 		if to == topo.RouterLANv6 || to == topo.Serverv6 {

@@ -19,10 +19,10 @@ import (
 // The list, and a sender that it names. The entries lie apart, so that none can be joined.
 const (
 	listFile   = "/etc/fastpath/abuse.list"
-	listed     = 100_000
+	listed     = 100_000 // the most that fastpath takes
 	unwanted   = "100.64.0.37"
 	listStep   = 37
-	more       = 1000   // entries, when it is loaded anew
+	fewer      = 1000   // entries, when it is loaded anew
 	floodSize  = 19_200 // packets; a multiple of floodBurst, as the next
 	floodPaced = 640    // between two looks while the list is loaded anew
 )
@@ -75,9 +75,7 @@ func earlyDrop(p *page) error {
 		return err
 	}
 	p.check(early.reached == 0, "%d of %d packets of the flood got past the hook (want none)", early.reached, early.sent)
-	if err := p.dropCounter(early.sent); err != nil {
-		return err
-	}
+	p.dropCounter(early.sent)
 	if err := p.reloadedList(f); err != nil {
 		return err
 	}
@@ -133,21 +131,21 @@ func (p *page) witnessed() (int64, error) {
 }
 
 // dropCounter looks whether the status has counted them.
-func (p *page) dropCounter(sent int64) error {
+func (p *page) dropCounter(sent int64) {
 	doc, err := p.until("the drops in the status", func(d status.Document) bool { return d.Drops.Ports["wan"] >= uint64(sent) })
-	if err != nil {
-		return err
+	if err != nil { // the verdict says it
+		fmt.Println("   ", err)
+	} else {
+		show(p.net.Router, "fastpath", "status")
 	}
-	show(p.net.Router, "fastpath", "status")
-	p.check(doc.Drops.V4 == listed, "fastpath status: %d entries, %d packets dropped at wan (want %d, and at least %d)",
+	p.check(err == nil && doc.Drops.V4 == listed, "fastpath status: %d entries, %d packets dropped at wan (want %d, and at least %d)",
 		doc.Drops.V4, doc.Drops.Ports["wan"], listed, sent)
-	return nil
 }
 
-// reloadedList loads a longer list while the flood goes on.
+// reloadedList loads a shorter list while the flood goes on.
 func (p *page) reloadedList(f *flood) error {
-	heading("The list is loaded anew, with %d entries more, during the flood", more)
-	if err := writeList(listed + more); err != nil {
+	heading("The list is loaded anew, with %d entries less, during the flood", fewer)
+	if err := writeList(listed - fewer); err != nil {
 		return err
 	}
 	before, err := p.witnessed()
@@ -163,7 +161,7 @@ func (p *page) reloadedList(f *flood) error {
 			return err
 		}
 		sent += floodPaced
-		if doc, err := ask(p.net.Router); err == nil && doc.Drops.V4 == listed+more {
+		if doc, err := ask(p.net.Router); err == nil && doc.Drops.V4 == listed-fewer {
 			break
 		}
 		if time.Since(start) > 5*time.Minute {
