@@ -27,6 +27,14 @@ func bridge(t *testing.T) {
 		link set peer-lan2 up
 		link set br-lan up
 		addr add 192.168.1.1/24 dev br-lan`)
+	for _, port := range []string{"lan1", "lan2"} { // until then it may have no host
+		for end := time.Now().Add(patience); !strings.Contains(run(t, "bridge link show dev "+port), "forwarding"); {
+			if time.Now().After(end) {
+				t.Fatalf("%s doesn't forward", port)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 }
 
 // TestWatchMoves: a host of a bridge that turns up at another port is an event,
