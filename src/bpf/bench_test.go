@@ -121,6 +121,46 @@ func benchTuple(i uint32, v6 bool) packet.Tuple {
 	return packet.Tuple{Proto: packet.UDP, Src: netip.AddrPortFrom(s, uint16(i)), Dst: netip.AddrPortFrom(d, 53)}
 }
 
+// BenchmarkDropList is what a packet without a flow costs before it goes up, by the
+// length of the drop list. Packets of one source follow each other.
+func BenchmarkDropList(b *testing.B) {
+	plain := packet.Wire{Own: benchMAC, Peer: benchMAC}
+	for _, v6 := range []bool{false, true} {
+		for _, n := range []int{0, 10, 100_000} {
+			b.Run(fmt.Sprintf("IPv%d-%d", map[bool]int{false: 4, true: 6}[v6], n), func(b *testing.B) {
+				s, frame := benchSet(b, [2]packet.Wire{plain, plain}, 2, v6)
+				mustB(b, s.SetDrop(benchRanges(n)))
+				prog := s.program.handle(b)
+				defer prog.Close()
+				total := 0.0
+				for i := 0; b.Loop(); i++ {
+					_, d, err := prog.Benchmark(frame(uint32(2*i+2)), benchRuns, nil)
+					mustB(b, err)
+					total += float64(d.Nanoseconds())
+				}
+				c, err := s.Counters(0)
+				mustB(b, err)
+				if c[packet.NoFlow] < uint64(benchRuns*b.N) {
+					b.Fatalf("of %d packets: %v", benchRuns*b.N, c)
+				}
+				b.ReportMetric(total/float64(b.N), "ns/packet")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// benchRanges are n single addresses of each family, spread as the flows' sources are.
+func benchRanges(n int) (v4 [][2][4]byte, v6 [][2][16]byte) {
+	for i := range n {
+		four := [4]byte(binary.BigEndian.AppendUint32(nil, uint32(uint64(i)<<32/uint64(n))|1))
+		six := [16]byte{0x20}
+		copy(six[12:], four[:])
+		v4, v6 = append(v4, [2][4]byte{four, four}), append(v6, [2][16]byte{six, six})
+	}
+	return v4, v6
+}
+
 // benchDevmap is the least that forwards: new MACs, and off by the devmap.
 func benchDevmap(b *testing.B) {
 	testkit.Need(b, os.Getuid() == 0, "BPF needs root")

@@ -16,13 +16,16 @@ typedef unsigned long long __u64;
 /* Members of a map's definition, as BTF carries them. */
 #define __uint(name, val) int(*name)[val]
 #define __type(name, val) typeof(val) *name
+#define __array(name, val) typeof(val) *name[]
 
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_DEVMAP = 14,
 	BPF_MAP_TYPE_XSKMAP = 17,
 	BPF_F_MMAPABLE = 1 << 10,
+	BPF_F_INNER_MAP = 1 << 12, /* maps in a map may have different numbers of entries */
 };
 
 enum { XDP_ABORTED, XDP_DROP, XDP_PASS, XDP_TX, XDP_REDIRECT };
@@ -46,6 +49,8 @@ static __u64 (*bpf_jiffies64)(void) = (void *)118;
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define be16(x) __builtin_bswap16(x)
+#define be32(x) __builtin_bswap32(x)
 #else
 #define be16(x) (x)
+#define be32(x) (x)
 #endif

@@ -160,14 +160,16 @@ func constants(spec *ebpf.CollectionSpec) (all []*ebpf.VariableSpec) {
 }
 
 func writeMap(b *bytes.Buffer, m *ebpf.MapSpec) error {
-	if m.InnerMap != nil || len(m.Contents) > 1 || m.Pinning != ebpf.PinNone {
+	if len(m.Contents) > 1 || m.Pinning != ebpf.PinNone {
 		return fmt.Errorf("map %s: %w", m.Name, errors.ErrUnsupported)
 	}
 	if section := strings.HasPrefix(m.Name, "."); section && m.Flags&unix.BPF_F_RDONLY_PROG == 0 {
 		m.Flags |= unix.BPF_F_MMAPABLE // the daemon shares the variables
 	}
-	fmt.Fprintf(b, "%s: {name: %q, kind: %d, keySize: %d, valueSize: %d, maxEntries: %d, flags: %#x",
-		camel("map", m.Name), m.Name, m.Type, m.KeySize, m.ValueSize, m.MaxEntries, m.Flags)
+	fmt.Fprintf(b, "%s: %s", camel("map", m.Name), plain(m))
+	if m.InnerMap != nil {
+		fmt.Fprintf(b, ", inner: &mapSpec%s}", plain(m.InnerMap))
+	}
 	if len(m.Contents) == 1 {
 		data, ok := m.Contents[0].Value.([]byte)
 		if !ok || m.Contents[0].Key != uint32(0) {
@@ -179,6 +181,12 @@ func writeMap(b *bytes.Buffer, m *ebpf.MapSpec) error {
 	}
 	fmt.Fprint(b, "},\n")
 	return nil
+}
+
+// plain is the beginning of what m is as a mapSpec.
+func plain(m *ebpf.MapSpec) string {
+	return fmt.Sprintf("{name: %q, kind: %d, keySize: %d, valueSize: %d, maxEntries: %d, flags: %#x",
+		m.Name, m.Type, m.KeySize, m.ValueSize, m.MaxEntries, m.Flags)
 }
 
 // camel makes mapPortCounts of map and port_counts.

@@ -12,7 +12,7 @@ const (
 )
 
 // numReasons is how many counters a port has.
-const numReasons = 17
+const numReasons = 18
 
 // Counters returns the packets that came in by the port in slot, by packet.Reason.
 func (s *Set) Counters(slot uint16) ([]uint64, error) {

@@ -40,6 +40,7 @@ type rig struct {
 	table  *flow.Table
 	flows  []*testFlow
 	in     packet.Port
+	list   []span // whose frames are dropped
 	counts [packet.NumReasons][testSlots]uint64
 }
 
@@ -117,6 +118,9 @@ func (r *rig) check(frame []byte) packet.Reason {
 	want, f, leaves := refRun(frame, r.in, r.flows, tunnels)
 	r.checkGo(frame, want, leaves)
 	if r.set != nil && len(frame) >= 14 { // less can't be given to the kernel
+		if f == nil && refListed(frame, r.in, r.list) {
+			want = packet.DropList
+		}
 		if want == packet.Forward && f.out.Port == testSlots-1 {
 			want = packet.NoOutput
 		}
@@ -207,7 +211,7 @@ func testDifferential(t *testing.T, kernel bool) {
 	t.Logf("%v of each reason, of what was forwarded by engine: %v", seen, engines)
 	for reason, n := range seen {
 		switch packet.Reason(reason) {
-		case packet.Stale, packet.NoRoom, packet.Shed: // tested by themselves
+		case packet.Stale, packet.NoRoom, packet.Shed, packet.DropList: // tested by themselves
 		case packet.NoOutput:
 			if n == 0 && kernel {
 				t.Error("no case of no-output")

@@ -12,6 +12,9 @@
  *      Engine afxdp: redirect to the socket of the receive queue, put the flow's
  *      name and the frame's layout in front of the frame.
  *
+ * What would go up after 2, or without a flow, and comes from a source that the
+ * drop list has, is dropped.
+ *
  * "Up" is XDP_PASS with the frame as it came: the slow path can have everything
  * at any time. It also gets what nobody would take care of: engine xdp stops
  * when the daemon's tick does, a queue when its worker doesn't answer. A redirect
@@ -24,6 +27,7 @@
  * of the flow, one of each counter. Counters are per CPU and the program runs in softirq, so
  * nothing is atomic.
  */
+#include "drop.h"
 #include "rewrite.h"
 
 struct {
@@ -79,8 +83,6 @@ struct {
 	__type(key, __u32); /* slot * MAX_QUEUES + queue */
 	__type(value, struct queue);
 } queues SEC(".maps");
-
-struct control control;
 
 /* Set by the loader: in jiffies, who knows HZ; the hash's secret; map sizes. */
 const volatile __u32 tick_limit, queue_limit;
@@ -249,13 +251,18 @@ INLINE enum reason judge(struct xdp_md *ctx, const struct port *in, struct frame
 {
 	struct words k = {};
 	enum reason r = parse(f, in, &k);
-	const struct flow *flow;
+	const struct flow *flow = r == FORWARD ? find(&k, f->family) : 0;
 
-	if (r != FORWARD)
-		return r;
-	flow = find(&k, f->family);
-	if (!flow)
-		return NO_FLOW;
+	if (!flow) {
+		if (r == FORWARD)
+			r = NO_FLOW;
+		/* The verifier would walk through the search once for each reason: it forgets which. */
+		asm volatile("%0 ^= %1\n%0 ^= %1" : "+r"(r) : "r"((__u64)in->slot));
+		if (!listed(f))
+			return r;
+		*verdict = XDP_DROP;
+		return DROP_LIST;
+	}
 	if (f->len > flow->action.mtu)
 		return TOO_BIG;
 	if (bpf_redirect_map(&devices, flow->action.out, XDP_PASS) != XDP_REDIRECT)

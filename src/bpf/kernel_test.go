@@ -78,6 +78,10 @@ func (r *rig) checkKernel(frame []byte, want packet.Reason, f *testFlow, leaves 
 	verdict, meta, after := run(r.t, r.set, frame)
 	r.checkCount(want)
 	switch {
+	case want == packet.DropList:
+		if verdict != xdpDrop {
+			r.t.Errorf("verdict %d for a listed source", verdict)
+		}
 	case want != packet.Forward:
 		if verdict != xdpPass || len(meta) != 0 || !bytes.Equal(after, frame) {
 			r.t.Errorf("verdict %d, metadata %x; for %v the frame should pass as it came, but is\n%s",

@@ -118,7 +118,7 @@ func testOffsets(t *testing.T, spec *ebpf.CollectionSpec) {
 		{"bucket", bucketSize, nil},
 		{"count", countSize, map[string]uint32{"packets": 0, "bytes": 8}},
 		{"port_count", portCountSize, map[string]uint32{"packets": 0, "bytes": portCountBytes}},
-		{"control", controlPorts + MaxPorts*controlPort, map[string]uint32{"tick": controlTick, "ports": controlPorts}},
+		{"control", controlPorts + MaxPorts*controlPort, map[string]uint32{"tick": controlTick, "half4": controlHalf4, "half6": controlHalf6, "ports": controlPorts}},
 	}
 	for _, tt := range tests {
 		var s *btf.Struct

@@ -68,7 +68,9 @@ const (
 // Offsets in struct control (shared.h).
 const (
 	controlTick  = 0
-	controlPorts = 16
+	controlHalf4 = 12
+	controlHalf6 = 16
+	controlPorts = 20
 	controlPort  = 4 + portSize // of each port: its ifindex and struct port
 )
 

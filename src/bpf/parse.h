@@ -138,11 +138,11 @@ INLINE enum reason parse_pppoe(struct frame *f, struct words *k)
 	else
 		return NOT_IP;
 	limit = f->l3 + 6 + be16(h->len);
+	f->l3 += sizeof(*h);
 	if (limit > total)
 		return LENGTH;
 	f->limit = limit;
 	f->exact = 1;
-	f->l3 += sizeof(*h);
 	return FORWARD;
 }
 

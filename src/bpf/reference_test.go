@@ -28,11 +28,12 @@ type testFlow struct {
 
 // apart is a frame taken apart.
 type apart struct {
-	wire  packet.Wire // Port, VLANs, Session, Local, Remote, Tunnel; Peer is the source MAC
-	tuple packet.Tuple
-	v6    bool
-	ip    []byte // the header
-	l4    []byte // to the end of the packet, by the IP header's word
+	wire   packet.Wire // Port, VLANs, Session, Local, Remote, Tunnel; Peer is the source MAC
+	tuple  packet.Tuple
+	v6     bool
+	ip     []byte     // the header
+	l4     []byte     // to the end of the packet, by the IP header's word
+	source netip.Addr // of the last IP header, if all of it is there
 }
 
 // reader reads a frame from front to back.
@@ -88,11 +89,23 @@ func refParse(frame []byte, in packet.Port, tunnels []refTunnel) (apart, packet.
 		case be(h) != 0x1100 || a.wire.Session == 0 || kind == 0:
 			return a, packet.NotIP
 		case size > len(r.rest)+2:
+			a.source = refSource(kind, r.rest)
 			return a, packet.Length
 		}
 		return refParseIP(a, kind, r, max(size-2, 0), true, tunnels)
 	}
 	return refParseIP(a, typ, r, len(r.rest), false, tunnels)
+}
+
+// refSource is the source address of a packet that b begins with.
+func refSource(typ uint16, b []byte) netip.Addr {
+	switch {
+	case typ == 0x0800 && len(b) >= 20:
+		return netip.AddrFrom4([4]byte(b[12:16]))
+	case typ == 0x86dd && len(b) >= 40:
+		return netip.AddrFrom16([16]byte(b[8:24]))
+	}
+	return netip.Addr{}
 }
 
 // refTunnel is a tunnel in readable parts.
@@ -125,12 +138,14 @@ func refUnwrap(a apart, r reader, limit int, exact bool, tunnels []refTunnel) (a
 // refParseIP continues with the IP packet, which must end within limit bytes, or
 // exactly with them.
 func refParseIP(a apart, typ uint16, r reader, limit int, exact bool, tunnels []refTunnel) (apart, packet.Reason) {
+	a.source = refSource(typ, r.rest)
 	if typ == 0x86dd && len(r.rest) >= 40 && r.rest[6] == 4 {
 		inner, rest, size, why := refUnwrap(a, r, limit, exact, tunnels)
 		if why != packet.Forward {
 			return a, why
 		}
 		a, r, limit, exact, typ = inner, rest, size, true, 0x0800
+		a.source = refSource(typ, r.rest)
 	}
 	a, why := refParsePacket(a, typ, r, limit)
 	if (why == packet.Forward || why == packet.Flags) && exact && len(a.ip)+len(a.l4) != limit {

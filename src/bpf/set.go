@@ -111,12 +111,8 @@ func (s *Set) load() (err error) {
 		return err
 	}
 	s.opened = append(s.opened, int(s.program))
-	inner, err := s.create(graceSpec)
-	if err != nil {
-		return err
-	}
 	s.grace, err = s.create(mapSpec{
-		name: "grace", kind: unix.BPF_MAP_TYPE_ARRAY_OF_MAPS, keySize: 4, valueSize: 4, maxEntries: 1, inner: inner,
+		name: "grace", kind: unix.BPF_MAP_TYPE_ARRAY_OF_MAPS, keySize: 4, valueSize: 4, maxEntries: 1, inner: &graceSpec,
 	})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@
 #define MAX_PORTS 32
 #define MAX_QUEUES 16 /* receive queues of a port */
 #define MAX_TUNNELS 16
+#define MAX_RANGES 0x1ffff /* of a family in the drop list; the verifier walks through each step of a search */
 #define WAYS 8 /* flows of a bucket */
 
 #define MAX_BARE 30 /* Ethernet, two VLAN tags, PPPoE */
@@ -31,6 +32,7 @@ enum reason {
 	OTHER_L4,
 	FLAGS,
 	NO_FLOW,
+	DROP_LIST,
 	TOO_BIG,
 	STALE,
 	NO_OUTPUT,
@@ -114,7 +116,16 @@ struct count {
 struct port_count {
 	__u64 packets[NUM_REASONS];
 	__u64 bytes;
-	__u64 pad[6]; /* no cache line belongs to two CPUs */
+	__u64 pad[5]; /* no cache line belongs to two CPUs */
+};
+
+/* Source addresses, both ends included, as numbers; of IPv6 the upper half first. */
+struct range4 {
+	__u32 first, last;
+};
+
+struct range6 {
+	__u64 first[2], last[2];
 };
 
 struct endpoints {
@@ -139,7 +150,7 @@ struct queue {
 struct control {
 	__u32 tick;	   /* counted up each second while there are flows */
 	__u32 seen, since; /* the program's: tick, and the jiffies when it last moved */
-	__u32 pad;
+	__u32 half4, half6; /* of the drop list: see drop.h; 0: empty */
 	struct {
 		__u32 ifindex; /* 0: none */
 		struct port port;
@@ -152,4 +163,5 @@ _Static_assert(sizeof(struct meta) == 16, "packet.MetaLen");
 _Static_assert(sizeof(struct port) == 16, "packet.Port");
 _Static_assert(sizeof(struct flow) == 192, "PutFlow");
 _Static_assert(sizeof(struct port_count) == 192, "Counters");
+_Static_assert(sizeof(struct range4) == 8 && sizeof(struct range6) == 32, "SetDrop");
 _Static_assert(sizeof(struct queue) == 128 && __builtin_offsetof(struct queue, taken) == 64, "Queue");

@@ -16,7 +16,7 @@ type mapSpec struct {
 	name                                        string
 	kind, keySize, valueSize, maxEntries, flags uint32
 	data                                        string
-	inner                                       table // of a map of maps: one like those that it will hold
+	inner                                       *mapSpec // of a map of maps: those that it will hold, but for maxEntries
 }
 
 // table is a map's file descriptor.
@@ -25,8 +25,16 @@ type table int
 // createTable makes a map. Sizes and flags are right, so a kernel that finds
 // them invalid is too old.
 func createTable(m mapSpec) (table, error) {
+	var inner table
+	if m.inner != nil {
+		var err error
+		if inner, err = createTable(*m.inner); err != nil {
+			return -1, err
+		}
+		defer unix.Close(int(inner))
+	}
 	var a attr
-	for i, n := range []uint32{m.kind, m.keySize, m.valueSize, m.maxEntries, m.flags, uint32(m.inner)} {
+	for i, n := range []uint32{m.kind, m.keySize, m.valueSize, m.maxEntries, m.flags, uint32(inner)} {
 		a.u32(4*i, n)
 	}
 	a.name(28, m.name)

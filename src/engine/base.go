@@ -34,6 +34,9 @@ func (m *Manager) open(mark uint32) (*base, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := setDrop(set, m.dropped); err != nil {
+		return nil, errors.Join(err, set.Close())
+	}
 	table := flow.New(int(flows))
 	b := &base{
 		set:  set,

@@ -70,7 +70,7 @@ func (c *crew) counters(p *port) (state.EngineCounters, error) {
 		switch reason := packet.Reason(r); reason {
 		case packet.Forward:
 			out.Packets = n - min(n, p.base[r])
-		case packet.Shed:
+		case packet.Shed, packet.DropList:
 			add(out.Dropped, reason.String(), n-min(n, p.base[r]))
 		default:
 			add(out.Passed, reason.String(), n-min(n, p.base[r]))
@@ -89,7 +89,7 @@ func (c *crew) counters(p *port) (state.EngineCounters, error) {
 	}
 	for reason, n := range out.Dropped {
 		switch reason {
-		case packet.Shed.String(), lostRing, lostDown: // not handed over, or another port's packets
+		case packet.Shed.String(), packet.DropList.String(), lostRing, lostDown: // not handed over, or another port's packets
 		default:
 			out.Packets -= min(out.Packets, n)
 		}

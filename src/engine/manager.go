@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"fastpath/src/flowsync"
+	"fastpath/src/packet"
 	"fastpath/src/state"
 )
 
@@ -233,6 +234,7 @@ func (m *Manager) Counters(c *state.Counters) error {
 			return err
 		}
 		c.Engines[p.link.Name] = counters
+		add(c.Dropped, p.link.Name, counters.Dropped[packet.DropList.String()])
 	}
 	st := m.base.sync.Stats()
 	c.EngineFlows, c.EngineFull = st.Flows, st.Full

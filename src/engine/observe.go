@@ -27,7 +27,9 @@ func (m *Manager) Observe(o *state.Observed) error {
 		}
 	}
 	m.restaff()
-	m.observeDrop(&o.Drop)
+	if e := m.observeDrop(&o.Drop); err == nil {
+		err = e
+	}
 	for name, r := range m.refused {
 		i := slices.IndexFunc(o.Links, func(l state.Link) bool { return l.Name == name })
 		if i < 0 || !r.holds(o.Links[i], m.own[o.Links[i].XDP]) {

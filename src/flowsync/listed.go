@@ -10,11 +10,11 @@ import (
 	"fastpath/src/state"
 )
 
-const listedReason = "a drop section lists one of its ends: packets from there are dropped behind the engines"
+const listedReason = "a drop section lists one of its ends"
 
-// SetDrop says whose packets are to be dropped from now on. A chain behind the
-// engines does that, which must see them: no engine carries their connections.
-// Those it does are gone from the Sink before it returns.
+// SetDrop says whose packets are to be dropped from now on. The XDP program looks
+// only packets without a flow up in the list: no engine carries the connections of
+// listed hosts. Those it does are gone from the Sink before it returns.
 func (s *Sync) SetDrop(sets []state.DropSet) {
 	s.do(func() {
 		s.dropped = sets

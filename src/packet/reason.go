@@ -20,6 +20,7 @@ const (
 	OtherL4                 // neither TCP nor UDP
 	Flags                   // TCP SYN, FIN or RST: conntrack has to see it
 	NoFlow                  // no flow in the map
+	DropList                // dropped: it has no flow, and its source is in the drop list
 	TooBig                  // longer than the output's MTU: the kernel answers
 	Stale                   // the daemon or the queue's worker doesn't answer
 	NoOutput                // the output port or the queue's socket is not there
@@ -30,7 +31,7 @@ const (
 
 var reasonNames = [NumReasons]string{
 	"forward", "truncated", "multicast", "not-ours", "not-ip", "length", "fragment", "options",
-	"ttl", "other-l4", "tcp-flags", "no-flow", "too-big", "stale", "no-output", "no-room", "shed",
+	"ttl", "other-l4", "tcp-flags", "no-flow", "drop-list", "too-big", "stale", "no-output", "no-room", "shed",
 }
 
 // String is the reason's name in status and metrics.

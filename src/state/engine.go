@@ -34,5 +34,5 @@ type Refusal struct {
 type EngineCounters struct {
 	Packets, Bytes uint64            // forwarded; bytes from the IP header on
 	Passed         map[string]uint64 // packets handed to the slow path, by reason
-	Dropped        map[string]uint64 // packets lost in the engine, by reason
+	Dropped        map[string]uint64 // packets lost in the engine, or dropped by source, by reason
 }

@@ -46,9 +46,9 @@ func (r *router) Apply(step state.Step) error {
 	case state.StopEngine:
 		return r.engines.Stop(s.Port)
 	case state.SetDrop:
-		r.engines.SetDrop(s.Drop.Sets)
+		return errors.Join(r.engines.SetDrop(s.Drop.Sets), r.Kernel.Apply(step))
 	case state.RemoveDrop:
-		r.engines.SetDrop(nil)
+		return errors.Join(r.engines.SetDrop(nil), r.Kernel.Apply(step))
 	case state.ReplaceTable, state.DeleteTable:
 		return errors.Join(r.Kernel.Apply(step), r.judgeAgain())
 	}

@@ -26,7 +26,8 @@ type Spec struct {
 	AFXDP   bool     // else the engine is xdp
 	Devices []string // by slot; "": none
 	Flows   []Flow
-	Ring    int // slots of each ring; 0: 512
+	Drop    [][2][4]byte // the drop list
+	Ring    int          // slots of each ring; 0: 512
 }
 
 // Flow is one direction of a flow; Wire.Port is the index in Devices.
@@ -72,6 +73,9 @@ func Start(s Spec) (*Router, error) {
 
 func (r *Router) start() (err error) {
 	if r.set, err = bpf.Load(bpf.Options{MaxFlows: uint32(len(r.spec.Flows) + 1)}); err != nil {
+		return err
+	}
+	if err := r.set.SetDrop(r.spec.Drop, nil); err != nil {
 		return err
 	}
 	if r.spec.AFXDP {
