@@ -163,6 +163,8 @@ func (r *router) station(t *testing.T) {
 	mac := strings.TrimSpace(r.Router.Run(t, "cat /sys/class/net/br-lan/address"))
 	for _, addr := range []string{topo.RouterLANv4, topo.RouterLANv6} {
 		r.Host1.Run(t, "ip neigh replace "+addr+" dev radio nud permanent lladdr "+mac)
+		// The router has to find the host instead: it learns no flow whole to a host whose MAC it doesn't know yet.
+		r.Host1.Run(t, "for i in $(seq 20); do ping -c 1 -W 1 "+addr+" >/dev/null && exit 0; done; exit 1")
 	}
 }
 
@@ -183,10 +185,12 @@ func TestGapRoaming(t *testing.T) {
 		r.fast(t, s, "before the move")
 		r.fast(t, s6, "before the move, IPv6")
 		s6.Begin()
-		if gap := r.gap(t, s, "with fastpath", func() { r.Host1.Run(t, move) }); gap > plain+awayMost {
+		gap := r.gap(t, s, "with fastpath", func() { r.Host1.Run(t, move) })
+		most := max(plain, s6.Up.Seen().Gap) + awayMost // the host's own link takes up to a second, which it sends nothing in
+		if gap > most {
 			t.Errorf("%s: away for %v, without fastpath for %v", move, gap, plain)
 		}
-		if gap := s6.Down.Seen().Gap; gap > plain+awayMost {
+		if gap := s6.Down.Seen().Gap; gap > most {
 			t.Errorf("%s: IPv6 was away for %v", move, gap)
 		}
 	}
