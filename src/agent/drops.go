@@ -38,10 +38,15 @@ func (a *Agent) countDrops() error {
 	if err != nil {
 		return err
 	}
+	a.noteDrops(counters)
+	return nil
+}
+
+// noteDrops takes what was dropped from the counters.
+func (a *Agent) noteDrops(c state.Counters) {
 	ports := map[string]uint64{}
 	for port := range a.drops.Ports {
-		ports[port] = counters.Dropped[port]
+		ports[port] = c.Dropped[port]
 	}
-	a.drops.Ports, a.drops.Invalid = ports, counters.Invalid
-	return nil
+	a.drops.Ports, a.drops.Invalid = ports, c.Invalid
 }

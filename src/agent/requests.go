@@ -32,13 +32,16 @@ func (a *Agent) do(f func()) error {
 // Status answers the control socket.
 func (a *Agent) Status() (doc status.Document, err error) {
 	err = a.do(func() {
+		asked := time.Now()
 		if time.Since(a.meter.Last()) > sampleFresh {
 			if err := a.sample(); err != nil {
 				a.Log.Warn("counters", "error", err)
 			}
 		}
-		if err := a.countDrops(); err != nil {
-			a.Log.Warn("counters", "error", err)
+		if a.meter.Last().Before(asked) { // else the sample has just told
+			if err := a.countDrops(); err != nil {
+				a.Log.Warn("counters", "error", err)
+			}
 		}
 		doc = a.document()
 	})

@@ -97,5 +97,6 @@ func (a *Agent) measure() (status.Delta, error) {
 		a.meter.AddStat(stat)
 	}
 	a.hits = counters.Rules
+	a.noteDrops(counters)
 	return a.meter.Add(time.Now(), counters, flows), nil
 }
