@@ -63,28 +63,30 @@ func (c *conn) drops() (found []dropChain, err error) {
 	return found, err
 }
 
+// haveDrop are the chains and the sets that there are.
+func (c *conn) haveDrop() (chains []dropChain, sets []string, err error) {
+	if chains, err = c.drops(); err != nil {
+		return nil, nil, err
+	}
+	sets, err = c.dropSets()
+	return chains, sets, err
+}
+
 // readDrop is what there is of drop sections.
 func (c *conn) readDrop(seen *state.DropState) error {
-	chains, err := c.drops()
-	if err != nil {
-		return err
-	}
+	chains, sets, err := c.haveDrop()
 	for _, ch := range chains {
 		seen.Chains = append(seen.Chains, ch.identity)
 	}
 	slices.Sort(seen.Chains)
-	seen.Sets, err = c.dropSets()
+	seen.Sets = sets
 	return err
 }
 
 // setDrop makes what is wanted: sets first, in as many transactions as they need,
 // and then all chains and what becomes of the sets before in one.
 func (c *conn) setDrop(call string, d state.Drop) error {
-	have, err := c.drops()
-	if err != nil {
-		return err
-	}
-	sets, err := c.dropSets()
+	have, sets, err := c.haveDrop()
 	if err != nil {
 		return err
 	}
@@ -141,11 +143,7 @@ func wanted(d state.Drop, set string) bool {
 
 // removeDrop removes all of it, and the table if nothing else is in it.
 func (c *conn) removeDrop(call string) error {
-	have, err := c.drops()
-	if err != nil {
-		return err
-	}
-	sets, err := c.dropSets()
+	have, sets, err := c.haveDrop()
 	if err != nil {
 		return err
 	}
